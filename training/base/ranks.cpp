@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <stdexcept>
 
 #include <unistd.h>
@@ -284,19 +285,21 @@ void run_ranks(int size, const std::string& name, const std::function<void(int r
   if (engine.processes() > 1 && size > engine.processes())
     throw std::runtime_error("expected " + std::to_string(size) + " processes, found " +
                              std::to_string(engine.processes()) + "; start more with mpirun -n");
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(size) +
-                                         1);  // by rank; the last of one that listens
-  RankRun told;
+  // By rank; the last of one that listens. A process has only that of its own rank.
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(size) + 1);
+  std::vector<std::optional<RankRun>> told(errors.size());
   engine.run(size, [&](Mailbox& mailbox, int rank) {
+    const auto at = static_cast<size_t>(rank < 0 ? size : rank);
     Part part(mailbox, rank, size, name, left);
     try {
       part.run(work);
     } catch (...) {
-      errors[static_cast<size_t>(rank < 0 ? size : rank)] = std::current_exception();
+      errors[at] = std::current_exception();
     }
-    if (rank == 0 || engine.processes() > 1) told = part.told();
+    told[at] = part.told();
   });
-  if (listening) listening->runs.push_back(std::move(told));
+  if (listening)
+    listening->runs.push_back(std::move(**std::ranges::find_if(told, &std::optional<RankRun>::has_value)));
   rethrow_first(errors);
 }
 

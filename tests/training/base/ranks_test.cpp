@@ -160,14 +160,6 @@ TEST(Ranks, TheTranscriptHasCollectivesAndDigests) {
   EXPECT_EQ(ranks[0].left, ranks[1].left);                // and left the same ones
 }
 
-// Rank 0 alone knows what all ranks did, whichever of them ends last.
-TEST(Ranks, TheTranscriptIsThatOfRankZero) {
-  RankTranscript transcript;
-  for (int i = 0; i < 100; ++i) run_ranks(3, "dp", [](int, const GroupPtr&) {});
-  ASSERT_EQ(transcript.runs.size(), 100u);
-  for (const RankRun& run : transcript.runs) EXPECT_EQ(run.ranks.size(), 3u);
-}
-
 // What is read after it was written.
 template <class T> T travelled(T value) {
   Wire out;

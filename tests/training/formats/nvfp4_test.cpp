@@ -129,5 +129,23 @@ TEST(FlavourTe, RotatingKernelsDoNotSeeTheFlag) {
   }
 }
 
+// Columns that are made of the rows, because their scales are missing, go to where the old ones lie: others
+// may hold that memory.
+TEST(Nvfp4Columns, AreMadeWhereTheyLay) {
+  Setting t;
+  auto q = make<NVFP4Quantizer>();
+  q->with_2d_quantization = true;
+  const StoragePtr s = q->quantize(t.session, random_bf16({64, 128}, 1)),
+                   other = q->quantize(t.session, random_bf16({64, 128}, 2));
+  auto& fp4 = dynamic_cast<NVFP4Storage&>(*s);
+  const ArrayPtr lay = fp4.columnwise_data, right = clone(lay);
+  copy_into(*dynamic_cast<NVFP4Storage&>(*other).columnwise_data, *lay);
+  ASSERT_FALSE(equal_bytes(*lay, *right));
+  fp4.columnwise_scale_inv = nullptr;
+  fp4.update_usage(true, true);
+  EXPECT_EQ(fp4.columnwise_data, lay);
+  EXPECT_TRUE(equal_bytes(*lay, *right));
+}
+
 }  // namespace
 }  // namespace assay::training

@@ -5,6 +5,7 @@
 #include "reference/subject.h"
 #include "training/base/data.h"
 #include "training/base/f32.h"
+#include "training/base/ranks.h"
 #include "training/kit/records.h"
 
 namespace assay::training {
@@ -49,6 +50,28 @@ TEST_F(LayerModules, ADecoderReadsItsContext) {
   EXPECT_FALSE(equal_bytes(*output_of(one, "output"), *output_of(other, "output")));
   EXPECT_TRUE(
       equal_bytes(*output_of(one, "self_attention.output"), *output_of(other, "self_attention.output")));
+}
+
+// Attention and MLP both leave a sum over the ranks in forward, and one in backward.
+TEST_F(LayerModules, EveryPartOfAParallelLayerIsParallel) {
+  std::vector<std::string> trace(2);
+  run_ranks(
+      2, "tp",
+      [&](int rank, const GroupPtr& group) {
+        Session own(*subject);
+        LayerModuleSettings s = settings_of(false);
+        s.heads = 1;
+        s.set_parallel_mode = true;
+        LayerModule layer(own, s);
+        StepOptions options;
+        options.tp_group = group;
+        for (const Collective& c : layer.step(own, x, dy, options).collectives)
+          trace[static_cast<size_t>(rank)] += c.what + "(" + c.who + ") ";
+      },
+      shared(trace));
+  EXPECT_EQ(trace[0],
+            "all_reduce(proj.output) all_reduce(fc2.output) all_reduce(fc1.dgrad) all_reduce(qkv.dgrad) ");
+  EXPECT_EQ(trace[1], trace[0]);
 }
 
 // Who trains the layer writes its parameters, and finds gradients there, or in main_grad.

@@ -187,4 +187,20 @@ TEST_F(ModuleStates, OperationsMindTheClassOfARecipeOnly) {
   EXPECT_EQ(session.warnings.size(), 2u);
 }
 
+// A reader that took the four bytes of another dtype for a float would scale by nonsense.
+TEST_F(ModuleStates, AScaleInACheckpointIsOfFloat32) {
+  ModuleState state(session, Producer::linear, "m");
+  state.init_fp8_metadata(session, {make_recipe("DelayedScaling")});
+  const pickle::Bytes right = state.extra_state();
+  const auto renamed = [&](const std::string& name) {
+    pickle::Value whole = pickle::loads(right);
+    for (pickle::Entry& e : std::get<pickle::Dict>(whole.is).items)
+      if (e.key == "scale_fwd") std::get<pickle::Object>(e.value.is).arguments[0].is = name;
+    return pickle::dumps(whole);
+  };
+  EXPECT_EQ(renamed("float32"), right);
+  EXPECT_TRUE(read_extra_state(right, true)->scale_fwd);
+  EXPECT_EQ(error_of([&] { read_extra_state(renamed("int32"), true); }), ErrorClass::runtime_error);
+}
+
 }  // namespace assay::training

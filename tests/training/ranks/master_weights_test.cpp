@@ -49,6 +49,21 @@ TEST(MasterWeights, AFragmentOfAHybridNeedsAShardForEachDirection) {
   EXPECT_NO_THROW(written(2));
 }
 
+// Scales stand in rows of a multiple of four; behind the real ones is that of a tile of zeros.
+TEST(MasterWeights, PaddingOfBlockScalesIsWrittenInEveryRow) {
+  Setting t;
+  ProcessGroup group;
+  const StoragePtr weight =
+      make<Float8BlockQuantizer>(Encoding::e4m3, 2)->quantize(t.session, bf16({384, 640}));
+  const ArrayPtr scales = buffers(*weight).at("_rowwise_scale_inv");
+  ASSERT_EQ(scales->shape, (Dims{3, 8}));
+  std::ranges::fill(scales->bytes(), std::byte{0x55});
+  const ArrayPtr master = zeros({384 * 640}, DType::float32);
+  quantize_master_weights(t.session, {{weight, master, 0, {}}}, group);
+  const std::vector<float> ones(24, 1.0F);  // of tiles of zeros, as all of them are
+  EXPECT_TRUE(equal_bytes(*scales, *from_bytes({3, 8}, DType::float32, std::as_bytes(std::span(ones)))));
+}
+
 // A fragment from the end of one row into the next, in blocks of 1 x 2.
 TEST(MasterFragments, AnAmaxIsTheMagnitudeInTheDtypeOfTheValues) {
   Setting t;
