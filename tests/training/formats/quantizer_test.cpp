@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/formats/quantizer_kit.h"
+#include "training/formats/kernel_quantizer.h"
 
 namespace assay::training {
 namespace {
@@ -38,6 +39,15 @@ TEST(Quantize, OptimizeForGemmPermutesMxfp8Scales) {
   EXPECT_EQ(swizzled["_rowwise_data"], compact["_rowwise_data"]);
   EXPECT_NE(swizzled["_rowwise_scale_inv"], compact["_rowwise_scale_inv"]);
   EXPECT_TRUE(std::ranges::is_permutation(swizzled["_rowwise_scale_inv"], compact["_rowwise_scale_inv"]));
+}
+
+TEST(Quantize, APlaneOfAnotherSizeThanItsBufferIsRefused) {
+  const ArrayPtr buffer = zeros({3}, DType::uint8);
+  for (const size_t n : {2u, 4u}) {
+    const std::vector<std::byte> plane(n, std::byte{7});
+    EXPECT_THROW(kernels::write(buffer, plane), std::logic_error) << n;
+  }
+  EXPECT_TRUE(equal_bytes(*buffer, *zeros({3}, DType::uint8)));
 }
 
 TEST(Quantize, SourcesMayHaveAnyStrides) {

@@ -64,6 +64,24 @@ TEST(MasterWeights, PaddingOfBlockScalesIsWrittenInEveryRow) {
   EXPECT_TRUE(equal_bytes(*scales, *from_bytes({3, 8}, DType::float32, std::as_bytes(std::span(ones)))));
 }
 
+// Two codes share a byte of NVFP4; an odd one has a byte as well.
+TEST(MasterWeights, AShardOfFp4ThatIsTooShortIsMeasuredInBytes) {
+  Setting t;
+  ProcessGroup group;
+  auto q = make<NVFP4Quantizer>();
+  q->with_2d_quantization = true;
+  const StoragePtr weight = q->quantize(t.session, bf16({16, 32}));
+  const MasterWeight w{weight, zeros({63}, DType::float32), 0, {zeros({31}, DType::uint8)}};
+  try {
+    quantize_master_weights(t.session, {w}, group);
+    ADD_FAILURE() << "nothing was raised";
+  } catch (const SemanticError& e) {
+    EXPECT_EQ(e.error_class, ErrorClass::runtime_error);
+    EXPECT_NE(std::string(e.what()).find("expected a shard of 32 bytes, found 31"), std::string::npos)
+        << e.what();
+  }
+}
+
 // A fragment from the end of one row into the next, in blocks of 1 x 2.
 TEST(MasterFragments, AnAmaxIsTheMagnitudeInTheDtypeOfTheValues) {
   Setting t;
