@@ -41,6 +41,15 @@ TEST(AttentionBackends, FollowTheLibrarysVersionAtItsEdges) {
   }
 }
 
+TEST(AttentionBackends, LaterBlackwellsAreBlackwells) {
+  AttentionRequest r;
+  for (const auto& [capability, left] :
+       {std::pair{std::array{9, 0}, kNone}, {{10, 0}, kFused}, {{10, 3}, kFused}, {{12, 0}, kNone}}) {
+    r.compute_capability = capability;
+    EXPECT_EQ(fp8_attention_backends(*recipe("Float8CurrentScaling"), r), left) << capability[0];
+  }
+}
+
 TEST(AttentionBackends, TheUnfusedCoreStandsInOnlyWithItsSwitch) {
   AttentionRequest r;
   EXPECT_EQ(fp8_attention_backends(*recipe("NVFP4BlockScaling"), r), kNone);

@@ -326,6 +326,20 @@ TEST(StorageGather, WhatCannotBeGatheredIsRefused) {
             not_implemented_error);
 }
 
+// Of per-tensor FP8 rows or columns are gathered, and what was made of the old ones stays stale.
+TEST(StorageGather, ATransposeIsFreshOnlyIfItWasGathered) {
+  Setting t(Arch::sm90);
+  const StoragePtr s = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 16}), kBoth);
+  auto& fp8 = dynamic_cast<Float8Storage&>(*s);
+  fp8.transpose_invalid = true;
+  const Extracted rows = s->fsdp_extract_buffers();
+  s->fsdp_assign_gathered(rows.buffers, rows.meta);
+  EXPECT_TRUE(fp8.transpose_invalid);
+  json::Value columns = rows.meta;
+  columns.set("transport_layout", "columnwise_m_major");
+  EXPECT_EQ(raised([&] { s->fsdp_assign_gathered(rows.buffers, columns); }), runtime_error);
+}
+
 // Shapes
 
 TEST(StorageShapes, FloatEightKeepsOnePlaneOrTwo) {
