@@ -101,6 +101,16 @@ TEST(Ranks, OneThatDoesNotComeIsNamed) {
   EXPECT_THAT(words, HasSubstr("rank 2 had met last for all_gather uint8 1 of dp"));
 }
 
+TEST(Ranks, OneThatGivesUpSaysWhoItIs) {
+  string words;
+  rank_engine().run(2, [&](Mailbox& mailbox, int rank) {
+    if (rank == 1) return mailbox.give_up("no disk");
+    while (!mailbox.ended()) mailbox.pause();
+    words = *mailbox.ended();
+  });
+  EXPECT_EQ(words, "rank 1 gave up: no disk");
+}
+
 // Whoever looks for the cause reads what the program had written before it ended at once.
 TEST(Ranks, AnAbortSaysWhyAndLosesNothingThatWasWritten) {
   const string path = (std::filesystem::temp_directory_path() / "written_before_an_abort").string();

@@ -1,0 +1,78 @@
+#include "training/state/pickle.h"
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace assay::training {
+namespace {
+
+using std::string;
+using Words = std::vector<string>;
+
+pickle::Scan scanned(const string& text) { return pickle::scan(std::as_bytes(std::span(text))); }
+string zeros(size_t n) { return string(n, '\0'); }
+string length(size_t n, size_t bytes) {
+  string out;
+  for (size_t i = 0; i < bytes; ++i) out += static_cast<char>(n >> 8 * i);
+  return out;
+}
+
+// An argument that was taken for shorter or longer than it is would end the scan at what is no opcode, or
+// hide the global behind it.
+TEST(PickleScan, EveryOpcodeIsAsLongAsPythonWritesIt) {
+  const string global = "cos\nsystem\n.";
+  for (const char op : string("(012NQRabdel}st)]uo"))
+    EXPECT_EQ(scanned(op + global).globals, (Words{"os system"})) << op;
+  for (const int op : {0x81, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8F, 0x90, 0x91, 0x92, 0x94, 0x97, 0x98})
+    EXPECT_EQ(scanned(static_cast<char>(op) + global).globals, (Words{"os system"})) << op;
+  for (const auto& [op, bytes] : std::initializer_list<std::pair<int, size_t>>{{0x80, 1},
+                                                                               {'K', 1},
+                                                                               {'M', 2},
+                                                                               {'J', 4},
+                                                                               {'G', 8},
+                                                                               {'h', 1},
+                                                                               {'j', 4},
+                                                                               {'q', 1},
+                                                                               {'r', 4},
+                                                                               {0x82, 1},
+                                                                               {0x83, 2},
+                                                                               {0x84, 4},
+                                                                               {0x95, 8}})
+    EXPECT_EQ(scanned(static_cast<char>(op) + zeros(bytes) + global).globals, (Words{"os system"})) << op;
+  for (const auto& [op, bytes] : std::initializer_list<std::pair<int, size_t>>{{'U', 1},
+                                                                               {'T', 4},
+                                                                               {'X', 4},
+                                                                               {0x8C, 1},
+                                                                               {0x8D, 8},
+                                                                               {'B', 4},
+                                                                               {'C', 1},
+                                                                               {0x8E, 8},
+                                                                               {0x96, 8},
+                                                                               {0x8A, 1},
+                                                                               {0x8B, 4}})
+    EXPECT_EQ(scanned(static_cast<char>(op) + length(3, bytes) + "..." + global).globals,
+              (Words{"os system"}))
+        << op;
+  for (const char op : string("IFLSVgpP"))
+    EXPECT_EQ(scanned(op + string("'1'\n") + global).globals, (Words{"os system"})) << op;
+  EXPECT_EQ(scanned("ios\nsystem\n" + global).globals, (Words{"os system"}));
+}
+
+TEST(PickleScan, AGlobalFromTheStackIsTheLastTwoStrings) {
+  const string text = "\x8C\x02os\x8C\x06system\x93.";
+  EXPECT_EQ(scanned(text).strings, (Words{"os", "system"}));
+  EXPECT_EQ(scanned(text).globals, (Words{"os system"}));
+  EXPECT_EQ(scanned("Vos\nS'system'\n\x93.").globals, (Words{"os system"}));
+  EXPECT_EQ(scanned("\x8C\x02os\x93.").globals, (Words{""}));
+}
+
+TEST(PickleScan, WhatEndsEarlyOrIsNoOpcodeIsUnreadable) {
+  for (const char* text : {"", "(", "K", "cos\n", "X\x01", "\x01."})
+    EXPECT_THROW(scanned(text), pickle::Unreadable) << text;
+}
+
+}  // namespace
+}  // namespace assay::training
