@@ -12,9 +12,10 @@ GradOutput activation_grad(Session& session, const LinearSaved& fc1, Activation 
                            const ArrayPtr& fc1_out) {
   const LinearCall& c = fc1.call;
   const ArrayPtr unrounded = activation_backward(session, activation, d, fc1_out);
-  const bool quantizes = c.plan.quantized && c.plan.backward_override == BackwardOverride::none;
   const bool bias = c.bias && c.bias->requires_grad;
-  Quantizer* q = quantizes ? c.quantizers.grad_output.get() : nullptr;
+  // Without a recipe there is none.
+  Quantizer* q =
+      c.plan.backward_override == BackwardOverride::none ? c.quantizers.grad_output.get() : nullptr;
   const bool fuse = q && c.options.fusions.activation && !(bias && c.unfused_bias_gradient) &&
                     q->class_name() != "Float8BlockQuantizer";
   const Usages usages{c.input_requires_grad, c.weight->requires_grad};
