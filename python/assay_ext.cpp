@@ -1,6 +1,7 @@
-// The module assay._assay: arrays come as anything with DLPack or the buffer protocol, answers go as JSON.
-// The interpreter's lock is released while the library works; what the caller passed is held by the arguments
-// until then.
+// The module assay._assay: arrays come as anything with DLPack or the buffer protocol, answers go as JSON,
+// but for PreparedLine. The interpreter's lock is released while the library works; what the caller passed is
+// held by the arguments until then.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -248,14 +249,19 @@ void define_cases(nb::module_& m) {
         });
 }
 
-// What a call of assay.quantize with a plain PyTorch tensor needs of the module.
+// What assay.quantize and assay.cast of a plain PyTorch tensor call. Memory comes as addresses and sizes,
+// which cost less than an array does; the caller holds the tensors.
 void define_prepared_lines(nb::module_& m) {
   nb::class_<python::PreparedLine>(m, "PreparedLine")
       .def("can_run", &python::PreparedLine::can_run)
-      .def("run", [](const python::PreparedLine& line, uintptr_t x, const std::vector<uintptr_t>& outputs,
-                     int threads) {
+      .def("run", [](const python::PreparedLine& line, const std::vector<uintptr_t>& addresses,
+                     const std::vector<size_t>& bytes, int threads) {
+        std::vector<std::span<std::byte>> memory;
+        memory.reserve(addresses.size());
+        for (size_t i = 0; i < std::min(addresses.size(), bytes.size()); ++i)
+          memory.emplace_back(reinterpret_cast<std::byte*>(addresses[i]), bytes[i]);
         const nb::gil_scoped_release release;
-        return line.run(x, outputs, threads);
+        return line.run(memory, threads);
       });
   m.def("prepared_line", [](const std::string& line) { return made<python::PreparedLine>(line); });
 }

@@ -1,7 +1,9 @@
 #include "python/prepared_line.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <cstdint>
+#include <new>
+#include <system_error>
 #include <thread>
 
 #include "python/line.h"
@@ -17,21 +19,32 @@ bool PreparedLine::can_run() const {
   return fast && inputs_.size() == 1 && inputs_[0].name == "x" && fast->supports(problem_).yes;
 }
 
-std::optional<std::string> PreparedLine::run(uintptr_t x, std::span<const uintptr_t> outputs,
+std::optional<std::string> PreparedLine::run(std::span<const std::span<std::byte>> memory,
                                              int threads) const {
-  if (outputs.size() != outputs_.size())
-    throw std::invalid_argument("expected an address for each output plane of the line");
-  const Plane& from = inputs_[0];
-  if (!x || x % static_cast<uintptr_t>(info(from.encoding).bytes()) != 0) return {};
-  const ConstBuffer read{&from, {reinterpret_cast<const std::byte*>(x), from.bytes()}};
+  const auto fits = [](std::span<const std::byte> bytes, const Plane& plane) {
+    return bytes.data() && bytes.size() == plane.bytes();
+  };
+  const Plane& x = inputs_[0];
+  if (memory.size() != outputs_.size() + 1 || !fits(memory[0], x) ||
+      reinterpret_cast<uintptr_t>(memory[0].data()) % static_cast<uintptr_t>(info(x.encoding).bytes()) != 0)
+    return {};
   std::vector<Buffer> written;
-  written.reserve(outputs.size());
-  for (size_t i = 0; i < outputs.size(); ++i)
-    written.push_back({&outputs_[i], {reinterpret_cast<std::byte*>(outputs[i]), outputs_[i].bytes()}});
+  written.reserve(outputs_.size());
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (!fits(memory[i + 1], outputs_[i])) return {};
+    written.push_back({&outputs_[i], memory[i + 1]});
+  }
+  const ConstBuffer read{&x, memory[0]};
   Environment environment;
   environment.threads =
       threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return vectorised()->run(problem_, {&read, 1}, written, environment).by;
+  try {
+    return vectorised()->run(problem_, {&read, 1}, written, environment).by;
+  } catch (const std::bad_alloc&) {
+    return {};
+  } catch (const std::system_error&) {  // no thread to be had
+    return {};
+  }
 }
 
 }  // namespace assay::python

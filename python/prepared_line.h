@@ -1,7 +1,7 @@
 // A line that many tensors are quantized by. Reading it, asking who has it and comparing its planes with the
 // caller's takes longer than quantizing a small tensor; here all of that is done once.
 #pragma once
-#include <cstdint>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,11 +21,12 @@ class PreparedLine {
   // called.
   bool can_run() const;
 
-  // Reads the x that lies at an address, in the line's encoding and C order, and writes the output planes to
-  // theirs, in the order of the line. Each address has room for the plane's bytes. 0 threads: the cores of
-  // this machine. Returns what made the planes, "simd AVX2"; nothing, where x lies at no multiple of its
-  // element's size and so has to be copied first, or where it lies nowhere.
-  std::optional<std::string> run(uintptr_t x, std::span<const uintptr_t> outputs, int threads) const;
+  // Reads x, in the line's encoding and C order, and writes the output planes. `memory` has x and then the
+  // planes in the order of the line. 0 threads: the cores of this machine. Returns what made the planes,
+  // "simd AVX2". Nothing, where a plane lies nowhere or has another size than the line's, where x lies at no
+  // multiple of its element's size, or where memory or threads are short: whoever asks `run` of case.h
+  // instead gets the planes, or is told what is wrong.
+  std::optional<std::string> run(std::span<const std::span<std::byte>> memory, int threads) const;
 
  private:
   Problem problem_;

@@ -196,7 +196,7 @@ def array_of(value: Any, what: str, copy: bool | None = None, device_copy: bool 
         return _of_torch(value, what, copy, device_copy)
     if np is not None and isinstance(value, (np.ndarray, np.generic)):
         return _of_numpy(value, what, copy)
-    if type(value).__module__.partition(".")[0] in ("jax", "jaxlib"):
+    if str(type(value).__module__).partition(".")[0] in ("jax", "jaxlib"):
         try:
             return _of_numpy(numpy().asarray(value), what, copy, "jax")
         except (TypeError, AttributeError) as error:

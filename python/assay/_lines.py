@@ -94,7 +94,7 @@ def answered(text: str) -> dict[str, Any]:
     return answer
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=2048)
 def line(text: str) -> Line:
     """Reads the text of a line. Raises LineError with the column and the nearest valid word."""
     if "\0" in text:

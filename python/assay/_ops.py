@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from . import _assay
 from ._arrays import SOURCES, WORDS, Array, array_of, handed, library_for, output_array, threads_of, unpack_codes
@@ -17,6 +17,7 @@ from ._quantized import Planes, Quantized
 _OF_THE_TENSOR = ("fill", "seed", "at", "noop", "rng", "dir")
 
 
+_KEPT_LINES = 2048   # of 2 KiB or so each
 _X_DTYPES = "float32, bfloat16 or float16"
 
 
@@ -68,30 +69,38 @@ def _direction(spec: str, dir: str) -> str | None:
     return None if written else dir
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=_KEPT_LINES)
 def _plain_text(op: str, spec: str, dir: str | None, shape: tuple[int, ...], source: str) -> str:
     """The line of an op without further arguments. Kept, because making it takes as long as quantizing a small tensor."""
     return line_text(op, spec, flat(shape), source, {} if dir is None else {"dir": _direction(spec, dir)})
 
 
-@functools.lru_cache(maxsize=512)
-def _prepared(op: str, spec: str, dir: str | None, shape: tuple[int, ...], dtype: Any) -> Prepared | None:
-    """What _plain_text and Prepared.of find; None where an error lies ahead, which the general way tells."""
+@functools.lru_cache(maxsize=_KEPT_LINES)
+def _kept(op: str, spec: str, dir: str | None, shape: tuple[int, ...], dtype: Any) -> Prepared | None:
+    """What _plain_text and Prepared.of find; None also where an error lies ahead, which the general way tells."""
     try:
         return Prepared.of(_plain_text(op, spec, dir, shape, SOURCES[WORDS[str(dtype).removeprefix("torch.")]]))
     except (AssayError, KeyError):
         return None
 
 
-atexit.register(_prepared.cache_clear)   # else nanobind warns of lines that outlive it
+_prepared: Callable[..., Prepared | None] = _kept
 
 
-def _at_once(op: str, spec: Any, dir: Any, x: Any, out: Any, threads: Any) -> tuple[Line, dict[str, Any], str] | None:
+@atexit.register
+def _end() -> None:
+    """nanobind warns of lines that outlive it. Whatever quantizes after this goes the general way."""
+    global _prepared
+    _prepared = lambda *_: None
+    _kept.cache_clear()
+
+
+def _at_once(op: str, spec: Any, dir: Any, x: Any, out: Any, threads: int) -> tuple[Line, dict[str, Any], str] | None:
     """The line of a plain PyTorch tensor, its planes and what made them, if the vectorised method has the line and nothing about the call is special."""
     if out not in ("like", "torch") or not is_plain(x) or not isinstance(spec, str) or not isinstance(dir, (str, type(None))):
         return None
     prepared = _prepared(op, spec, dir, x.shape, x.dtype)
-    made = prepared(x, threads_of(threads)) if prepared else None
+    made = prepared(x, threads) if prepared else None
     return (prepared.found, *made) if prepared and made else None
 
 
@@ -118,6 +127,7 @@ def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | No
     Returns a mapping of plane names to arrays: q["row.data"], q["row.scale_inv"], q.row.data. Raises LineError, PlaneError,
     UnsupportedEncoding, BufferError.
     """
+    threads = threads_of(threads)
     plain = flavour is None and rng is None and amax is None and scale is None and not keys and isinstance(spec, str) and isinstance(dir, str)
     if plain and given is None and x_dtype is None and not unpacked and not exact and (made := _at_once("quantize", spec, dir, x, out, threads)):
         return Quantized(made[0], made[1], "torch", 0, made[2])
@@ -146,6 +156,7 @@ def cast(x: Any, to: str = "e4m3", *, out: str = "like", x_dtype: Any = None, gi
          copy: bool | None = None, exact: bool = False, **keys: Any) -> Any:
     """Converts every element of x to another encoding: cast(x, "e4m3", round="rz", overflow="nosat"). Returns an array; 4- and 6-bit codes
     take a byte each. exact: as of quantize."""
+    threads = threads_of(threads)
     if not keys and given is None and x_dtype is None and not exact and (at_once := _at_once("cast", to, None, x, out, threads)):
         made, shape = at_once[1]["y"], x.shape
     else:

@@ -11,14 +11,12 @@ from ._arrays import torch_dtype
 from ._lines import Line, line
 
 
-_KINDS = {("torch", "Tensor"), ("torch.nn.parameter", "Parameter")}   # other classes may keep their elements elsewhere
-
-
 def is_plain(value: Any) -> bool:
-    """Whether it is a PyTorch tensor whose elements lie in the CPU's memory, one after another in C order and as they are read."""
-    kind = type(value)
-    return ((kind.__module__, kind.__name__) in _KINDS and value.is_cpu and value.layout is sys.modules["torch"].strided and not value.is_nested
-            and value.is_contiguous() and not value.is_neg())
+    """Whether it is a PyTorch tensor with elements in C order that are read as they are. Subclasses may keep theirs elsewhere, and are not plain. A wrapper of
+    functorch and a tensor whose storage was freed look plain too: their address is none."""
+    torch, kind = sys.modules.get("torch"), type(value)
+    plain = torch is not None and (kind is getattr(torch, "Tensor", None) or kind is getattr(getattr(torch, "nn", None), "Parameter", None))
+    return plain and value.is_cpu and value.layout is torch.strided and not value.is_nested and value.is_contiguous() and not value.is_neg()
 
 
 class Prepared:
@@ -26,7 +24,7 @@ class Prepared:
 
     __slots__ = ("found", "_run", "_arrays")
 
-    def __init__(self, found: Line, run: Callable[[int, list[int], int], str | None]):
+    def __init__(self, found: Line, run: Callable[[list[int], list[int], int], str | None]):
         import torch
         self.found, self._run = found, run
         self._arrays = [(p.name, functools.partial(torch.empty, *p.stored, dtype=torch_dtype(p.encoding), device=torch.device("cpu")))
@@ -39,7 +37,9 @@ class Prepared:
         return cls(found, prepared.run) if prepared.can_run() else None
 
     def __call__(self, x: Any, threads: int) -> tuple[dict[str, Any], str] | None:
-        """The output planes of a plain tensor of the line's size and dtype by name, and what made them. None: the general way copies x first."""
+        """The output planes of a plain tensor of the line's size and dtype by name, and what made them. None: the general way copies x first, or says what
+        is wrong."""
         arrays = {name: made() for name, made in self._arrays}
-        by = self._run(x.data_ptr(), [a.data_ptr() for a in arrays.values()], threads)
+        memory = [x, *arrays.values()]
+        by = self._run([m.data_ptr() for m in memory], [m.nbytes for m in memory], threads)
         return None if by is None else (arrays, by)

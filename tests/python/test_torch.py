@@ -99,11 +99,56 @@ def test_what_is_not_plain_goes_the_general_way(t, the_general_way):
     for number, call in enumerate(calls[:-1]):
         call()
         assert len(the_general_way) == number + 1
+    the_general_way.clear()
+    assert sorted(calls[-1]()) == ["col.data", "col.scale_inv"] and not the_general_way   # a direction of the spec's own is nothing special
     assert bits(assay.quantize(negative)["row.data"]) == bits(assay.quantize(-torch.ones(8, 32))["row.data"])
-    assert sorted(calls[-1]()) == ["col.data", "col.scale_inv"] and len(the_general_way) == len(calls)
     for mistake in (dict(spec="mxfp9"), dict(spec=8), dict(dir="up"), dict(threads=-1), dict(out="list")):
         with pytest.raises(assay.AssayError):
             assay.quantize(t, **mistake)
+
+
+class Diverted(torch.overrides.TorchFunctionMode):
+    """A mode under which torch.empty makes something else, as modes of PyTorch and of its users do."""
+
+    def __init__(self, *sizes, **settings):
+        super().__init__()
+        self.sizes, self.settings = sizes, settings
+
+    def __torch_function__(self, function, types, arguments=(), settings=None):
+        changed = function is torch.empty
+        return function(*(self.sizes or arguments if changed else arguments), **{**(settings or {}), **(self.settings if changed else {})})
+
+
+@pytest.mark.parametrize("call", [assay.quantize, assay.cast])
+def test_planes_are_not_written_where_there_is_no_room(t, call):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    call(t)
+    with Diverted(device="meta"), pytest.raises(BufferError, match="lie in the CPU's memory"):
+        call(t)
+    with Diverted(1, 1), pytest.raises(assay.PlaneError, match="expected room for .* bytes, found 1"):
+        call(t)
+    with FakeTensorMode(allow_non_fake_inputs=True), pytest.raises((BufferError, RuntimeError)):
+        call(t)
+    with pytest.raises((BufferError, RuntimeError)):
+        torch.func.functionalize(lambda y: (call(t), y)[1])(torch.ones(2))
+
+
+def test_arguments_cannot_change_the_tensor_on_the_way(t):
+    class Threads:
+        def __index__(self):
+            t.set_(torch.zeros(1, dtype=torch.bfloat16))
+            return 1
+
+    assert assay.quantize(t, threads=Threads())["row.data"].shape == (1, 1)
+
+
+@pytest.mark.parametrize("late", ["weakref.finalize(kept, use)", "atexit.register(use)", "sys.modules.pop('torch'); use()"])
+def test_the_end_of_an_interpreter_is_silent(late, tmp_path):
+    script = ("import atexit, sys, weakref\nclass Kept: pass\nkept, x = Kept(), None\n"
+              "def use(): print(list(assay.quantize(x)['row.data'].shape))\n"
+              f"{late if 'atexit' in late else ''}\nimport assay, torch\nx = torch.ones(2, 32)\nuse()\n{'' if 'atexit' in late else late}\n")
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[2, 32]\n" * 2, "")
 
 
 def test_a_tensor_without_its_storage_is_refused(t):
