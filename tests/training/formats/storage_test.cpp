@@ -338,6 +338,35 @@ TEST(StorageGather, ATransposeIsFreshOnlyIfItWasGathered) {
   json::Value columns = rows.meta;
   columns.set("transport_layout", "columnwise_m_major");
   EXPECT_EQ(raised([&] { s->fsdp_assign_gathered(rows.buffers, columns); }), runtime_error);
+  const StoragePtr other = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 16}), kBoth);
+  other->update_usage(false, true);
+  const Extracted turned = other->fsdp_extract_buffers();
+  s->fsdp_assign_gathered(turned.buffers, turned.meta);
+  EXPECT_FALSE(fp8.transpose_invalid);
+  EXPECT_EQ(fp8.data, nullptr);
+}
+
+TEST(StorageViews, AStaleTransposeIsNotShown) {
+  Setting t(Arch::sm90);
+  const StoragePtr s = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 16}), kBoth);
+  auto& fp8 = dynamic_cast<Float8Storage&>(*s);
+  const auto shown = [&] { return dynamic_cast<Float8Storage&>(*s->view({32, 16})).transpose; };
+  EXPECT_EQ(shown(), fp8.transpose);
+  fp8.transpose_invalid = true;
+  EXPECT_EQ(shown(), nullptr);
+}
+
+TEST(StorageUsages, ColumnsOfSquareBlocksAreMadeBesideTheirScales) {
+  Setting t;
+  const StoragePtr s = quantized<Float8BlockQuantizer>(t.session, bf16({256, 384}), kBoth, Encoding::e4m3, 2);
+  auto& block = dynamic_cast<Float8BlockwiseStorage&>(*s);
+  const ArrayPtr data = block.columnwise_data, scales = block.columnwise_scale_inv, right = clone(scales);
+  block.columnwise_data = nullptr;
+  std::ranges::fill(scales->bytes(), std::byte{0});
+  s->update_usage(true, true);
+  EXPECT_TRUE(equal_bytes(*block.columnwise_data, *data));
+  EXPECT_EQ(block.columnwise_scale_inv, scales);
+  EXPECT_TRUE(equal_bytes(*scales, *right));
 }
 
 // Shapes
@@ -352,6 +381,14 @@ TEST(StorageShapes, FloatEightKeepsOnePlaneOrTwo) {
             (std::vector<BufferShape>{transpose, scale}));
   EXPECT_EQ(allocated(q, {2, 16, 48}, kColumns, DType::bfloat16, false),
             (std::vector<BufferShape>{data, scale}));
+}
+
+TEST(StorageShapes, ScalesThatAreNoBlocksHaveNoShape) {
+  EXPECT_EQ(raised([] {
+              scale_shape(Float8CurrentScalingQuantizer(), {32, 64}, Direction::row);
+            }),
+            not_implemented_error);
+  EXPECT_EQ(scale_shape(MXFP8Quantizer(), {128, 128}, Direction::row), (Dims{128, 4}));
 }
 
 TEST(StorageShapes, IdentityHasItsConfiguredDtype) {

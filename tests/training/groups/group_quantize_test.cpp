@@ -153,6 +153,20 @@ TEST_F(Grouped, WhatTheKernelsRefuse) {
   EXPECT_EQ(refused(rotated()), "RuntimeError");
 }
 
+TEST_F(Grouped, ErrorsBeginWithTheFunctionThatWasCalled) {
+  auto q = std::make_shared<Float8CurrentScalingQuantizer>();
+  q->reduction = {true, nullptr};
+  try {
+    group_quantize(session, varied({64, 64}), q, 2);
+    ADD_FAILURE() << "no group reduces";
+  } catch (const SemanticError& e) {
+    EXPECT_NE(std::string(e.what()).find(
+                  "group_quantize: expected an amax_reduction_group with with_amax_reduction, found none"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
 TEST_F(Grouped, AnOutputIsReusedAndAFlagKeepsIt) {
   const auto mx = std::make_shared<MXFP8Quantizer>();
   const GroupedTensorPtr g = group_quantize(session, varied({64, 64}, 1), mx, 2);

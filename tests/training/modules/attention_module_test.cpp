@@ -138,6 +138,43 @@ TEST_F(AttentionModules, TheMaskIsThatOfTheKindOfAttention) {
   EXPECT_FALSE(equal_bytes(*before, *run(cross, x)));
 }
 
+// What a module asked its recipe for stands in its record, slot by slot; without a recipe it asked for
+// nothing.
+TEST_F(AttentionModules, SlotsAreDescribed) {
+  Session session(*subject);
+  AttentionModuleSettings s = settings_of(1);
+  s.hidden_size = 128;
+  AttentionModule m(session, s);
+  fill(session, m);
+  const ArrayPtr x = drawn({32, 128}, DType::bfloat16, 60), dy = drawn({32, 128}, DType::bfloat16, 61);
+  const StepRecord plain = m.step(session, x, dy, under(nullptr));
+  EXPECT_TRUE(plain.forward_quantizers.empty() && plain.backward_quantizers.empty());
+  const StepRecord r = m.step(session, x, dy, under(make_recipe("MXFP8BlockScaling")));
+  ASSERT_TRUE(r.forward_roles && r.backward_roles);
+  EXPECT_EQ(r.forward_roles->size(), r.forward_quantizers.size());
+  EXPECT_EQ(r.backward_roles->size(), r.backward_quantizers.size());
+  EXPECT_GE(r.forward_quantizers.size(), 6u);  // of two projections
+  EXPECT_GE(r.backward_quantizers.size(), 4u);
+}
+
+TEST_F(AttentionModules, WithoutGradientsThereIsNoBackward) {
+  Session session(*subject);
+  AttentionModule m(session, settings_of(1));
+  fill(session, m);
+  const ArrayPtr x = drawn({kTokens, kHidden}, DType::bfloat16, 62);
+  StepOptions options = under(nullptr);
+  EXPECT_NO_THROW(m.forward(session, x, options).backward(session, x));
+  options.grad_enabled = false;
+  const Forward done = m.forward(session, x, options);
+  try {
+    done.backward(session, x);
+    ADD_FAILURE() << "nothing was saved, and yet there is a backward";
+  } catch (const SemanticError& e) {
+    EXPECT_EQ(e.error_class, ErrorClass::runtime_error);
+    EXPECT_NE(std::string(e.what()).find("this one ran without"), std::string::npos) << e.what();
+  }
+}
+
 // A gradient that comes quantized is taken as it is: the bias gradient is the sum of what it dequantizes to.
 TEST_F(AttentionModules, AGradientInFp8IsTakenAsItIs) {
   Session session(*subject);

@@ -198,6 +198,8 @@ TEST_F(Modules, SavedInputKeepsColumnsAlone) {
   EXPECT_TRUE(m->state.quantizer(Mode::forward, 0)->internal);
   EXPECT_FALSE(
       m->state.quantizer(Mode::forward, 2)->internal);  // an output leaves the module: it must be a tensor
+  EXPECT_TRUE(m->state.quantizer(Mode::backward, 0)->internal);
+  EXPECT_FALSE(m->state.quantizer(Mode::backward, 1)->internal);  // and so does a gradient of the input
   EXPECT_EQ(saved(step(*linear(), all(hybrid(kMx, kMx)))), (NamedUsages{"saved input", {false, true}}));
   // Nothing needs the columns: none are made.
   const auto frozen = linear();

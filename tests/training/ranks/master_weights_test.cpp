@@ -82,6 +82,20 @@ TEST(MasterWeights, AShardOfFp4ThatIsTooShortIsMeasuredInBytes) {
   }
 }
 
+TEST(MasterWeights, TilesOfSquareBlocksAreSquare) {
+  Setting t;
+  ProcessGroup group;
+  auto q = make<Float8BlockQuantizer>(Encoding::e4m3, 2);
+  q->set_usage(true, false);
+  const ArrayPtr x = random_bf16({256, 256});
+  const uint16_t outlier = 0x4880;  // 2^18, in the second row of tiles
+  std::ranges::copy(std::as_bytes(std::span(&outlier, 1)), x->bytes().begin() + 200 * 256 * 2);
+  const StoragePtr want = q->quantize(t.session, x), got = q->quantize(t.session, bf16({256, 256}));
+  const ArrayPtr master = view(cast(t.session, x, DType::float32), {256 * 256});
+  quantize_master_weights(t.session, {{got, master, 0, {}}}, group);
+  EXPECT_TRUE(equal_bytes(*got->dequantize(t.session), *want->dequantize(t.session)));
+}
+
 // A fragment from the end of one row into the next, in blocks of 1 x 2.
 TEST(MasterFragments, AnAmaxIsTheMagnitudeInTheDtypeOfTheValues) {
   Setting t;

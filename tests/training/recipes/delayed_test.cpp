@@ -88,5 +88,21 @@ TEST(CustomRecipeState, WhatIsNoQuantizerFailsAtItsFirstUse) {
   }
 }
 
+// A scale of one format says nothing of another.
+TEST(DelayedScaling, AStateOfAnotherFormatIsNotTakenOver) {
+  const auto subject = make_reference_subject();
+  Session session(*subject);
+  const auto state = [&](const char* format) {
+    return RecipeState::create(session, make_recipe("DelayedScaling", json::object({{"fp8_format", format}})),
+                               Mode::backward, 1)
+        ->delayed();
+  };
+  const DelayedStatePtr e4m3 = state("E4M3"), e5m2 = state("HYBRID"), again = state("HYBRID");
+  EXPECT_FALSE(e4m3->inherit(*e5m2));
+  EXPECT_FALSE(e5m2->inherit(*e4m3));
+  EXPECT_TRUE(e5m2->inherit(*again));
+  EXPECT_EQ(e5m2->scale, again->scale);
+}
+
 }  // namespace
 }  // namespace assay::training
