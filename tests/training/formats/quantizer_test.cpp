@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -39,6 +40,22 @@ TEST(Quantize, OptimizeForGemmPermutesMxfp8Scales) {
   EXPECT_EQ(swizzled["_rowwise_data"], compact["_rowwise_data"]);
   EXPECT_NE(swizzled["_rowwise_scale_inv"], compact["_rowwise_scale_inv"]);
   EXPECT_TRUE(std::ranges::is_permutation(swizzled["_rowwise_scale_inv"], compact["_rowwise_scale_inv"]));
+}
+
+TEST(Quantize, CalibrationTakesTheLargerOfBothEnds) {
+  Setting t;
+  const auto found = [&](const std::vector<float>& values) {
+    const auto q = delayed();
+    q->calibrate(t.session, from_bytes({static_cast<int64_t>(values.size())}, DType::float32,
+                                       std::as_bytes(std::span(values))));
+    return std::bit_cast<F32Bits>(number(q->amax));
+  };
+  const auto bits = [](float v) { return std::bit_cast<F32Bits>(v); };
+  EXPECT_EQ(found({1, 5, -2, 3}), bits(5));
+  EXPECT_EQ(found({1, 5, -7, 3}), bits(7));
+  EXPECT_EQ(found({-3, -1, -2}), bits(3));
+  EXPECT_EQ(found({0, 0}), bits(-0.0F));
+  EXPECT_EQ(found({1, std::numeric_limits<float>::quiet_NaN(), 2}), 0x7FC00000u);
 }
 
 TEST(Quantize, APlaneOfAnotherSizeThanItsBufferIsRefused) {

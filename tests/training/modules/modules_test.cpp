@@ -749,6 +749,31 @@ TEST_F(Modules, ShardsTogetherAreTheWhole) {
   }
 }
 
+// Behind a norm an input that backward gathers loses its rows in the block formats alone: a hybrid gathers
+// them.
+TEST_F(Modules, AHybridBehindANormKeepsBothDirections) {
+  const auto kept = [&](const Make& q) {
+    std::vector<NamedUsages> seen(2);
+    run_ranks(2, "tp", [&](int rank, const GroupPtr& group) {
+      Session own(*reference);
+      LayerNormLinearSettings s;
+      s.linear.in_features = 128, s.linear.out_features = 64;
+      s.linear.parallel_mode = ParallelMode::column;
+      s.linear.sequence_parallel = true;
+      LayerNormLinear m(own, s);
+      StepOptions o;
+      o.recipe = all(q);
+      o.tp_group = group;
+      seen[static_cast<size_t>(rank)] =
+          m.step(own, filled({32, 128}, 1), filled({64, 64}, 2), o).usages.back();
+    });
+    EXPECT_EQ(seen[0], seen[1]);
+    return seen[0];
+  };
+  EXPECT_EQ(kept(kMx), (NamedUsages{"saved input", {false, true}}));
+  EXPECT_EQ(kept(hybrid(kMx, kMx)), (NamedUsages{"saved input", {true, true}}));
+}
+
 TEST_F(Modules, HybridEqualsVanillaOnTheSameRanks) {
   ArrayPtr outlier = filled({64, 128}, 1);
   const ArrayPtr grad = filled({64, 128}, 2);
