@@ -201,6 +201,21 @@ TEST(Wire, AMessageThatEndsEarlyIsAnError) {
   }
 }
 
+// A tensor of somebody's own class would arrive as another one.
+TEST(Wire, OnlyBuiltInTensorsTravel) {
+  struct Own final : IdentityStorage {
+    ClassNames names() const override { return {"OwnTensor", "OwnTensorStorage"}; }
+  };
+  StoragePtr own = std::make_shared<Own>();
+  Wire out;
+  try {
+    out(own);
+    ADD_FAILURE() << "it travelled";
+  } catch (const std::logic_error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("found a OwnTensor"));
+  }
+}
+
 TEST(Wire, QuantizersKeepTheirSettings) {
   auto fp4 = std::make_shared<NVFP4Quantizer>();
   fp4->with_rht = fp4->stochastic_rounding = true;
