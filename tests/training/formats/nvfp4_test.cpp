@@ -129,6 +129,21 @@ TEST(FlavourTe, RotatingKernelsDoNotSeeTheFlag) {
   }
 }
 
+TEST(Nvfp4, OnlyBfloat16IsRotated) {
+  Setting t;
+  for (const DType dtype : {DType::float32, DType::float16}) {
+    const ArrayPtr x = cast(t.session, random_bf16({64, 128}), dtype);
+    try {
+      stochastic(true)->quantize(t.session, x);
+      ADD_FAILURE() << name_of(dtype) << " was rotated";
+    } catch (const SemanticError& e) {
+      EXPECT_EQ(e.error_class, ErrorClass::runtime_error);
+      EXPECT_NE(std::string(e.what()).find("with_rht rotates bfloat16"), std::string::npos) << e.what();
+    }
+    EXPECT_TRUE(stochastic(false)->quantize(t.session, x)) << name_of(dtype);
+  }
+}
+
 // Columns that are made of the rows, because their scales are missing, go to where the old ones lie: others
 // may hold that memory.
 TEST(Nvfp4Columns, AreMadeWhereTheyLay) {

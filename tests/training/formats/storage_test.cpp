@@ -338,6 +338,10 @@ TEST(StorageGather, ATransposeIsFreshOnlyIfItWasGathered) {
   json::Value columns = rows.meta;
   columns.set("transport_layout", "columnwise_m_major");
   EXPECT_EQ(raised([&] { s->fsdp_assign_gathered(rows.buffers, columns); }), runtime_error);
+  columns.set("field_names", json::array({"_transpose", "_data"}));
+  EXPECT_EQ(raised([&] { s->fsdp_assign_gathered(rows.buffers, columns); }), runtime_error);
+  const json::Value nameless = json::object({{"transport_layout", "columnwise_m_major"}});
+  EXPECT_EQ(raised([&] { s->fsdp_assign_gathered(rows.buffers, nameless); }), runtime_error);
   const StoragePtr other = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 16}), kBoth);
   other->update_usage(false, true);
   const Extracted turned = other->fsdp_extract_buffers();
