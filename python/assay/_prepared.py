@@ -14,9 +14,10 @@ from ._lines import Line, line
 def is_plain(value: Any) -> bool:
     """Whether it is a PyTorch tensor with elements in C order that are read as they are. Subclasses may keep theirs elsewhere, and are not plain. A wrapper of
     functorch and a tensor whose storage was freed look plain too: their address is none."""
-    torch, kind = sys.modules.get("torch"), type(value)
-    plain = torch is not None and (kind is getattr(torch, "Tensor", None) or kind is getattr(getattr(torch, "nn", None), "Parameter", None))
-    return plain and value.is_cpu and value.layout is torch.strided and not value.is_nested and value.is_contiguous() and not value.is_neg()
+    torch: Any = sys.modules.get("torch")
+    kind = type(value)
+    plain: bool = torch is not None and (kind is getattr(torch, "Tensor", None) or kind is getattr(getattr(torch, "nn", None), "Parameter", None))
+    return plain and bool(value.is_cpu and value.layout is torch.strided and not value.is_nested and value.is_contiguous() and not value.is_neg())
 
 
 class Prepared:
