@@ -11,6 +11,7 @@ from . import _assay
 from ._arrays import f32_bits
 from ._errors import LineError, PlaneError, raise_answer
 
+KEPT_LINES = 2048   # that are not read again, some KiB each
 OPS = ("cast", "quantize", "dequantize", "update", "swizzle", "scale_chain", "hadamard", "split", "philox", "gemm", "adam", "scale_state", "attention")
 _FLOATS = ("amax", "scale", "prior_amax", "eps", "noop", "alpha", "beta")
 CODE_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
@@ -94,7 +95,7 @@ def answered(text: str) -> dict[str, Any]:
     return answer
 
 
-@functools.lru_cache(maxsize=2048)
+@functools.lru_cache(maxsize=KEPT_LINES)
 def line(text: str) -> Line:
     """Reads the text of a line. Raises LineError with the column and the nearest valid word."""
     if "\0" in text:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 from . import _assay
 from ._arrays import SOURCES, WORDS, Array, array_of, handed, library_for, output_array, threads_of, unpack_codes
 from ._errors import AssayError, LineError, PlaneError, UnsupportedEncoding
-from ._lines import Line, answered, dtype_word, flat, keys, line, line_text, words_of
+from ._lines import KEPT_LINES, Line, answered, dtype_word, flat, keys, line, line_text, words_of
 from ._prepared import Prepared, is_plain
 from ._quantized import Planes, Quantized
 
@@ -17,7 +17,6 @@ from ._quantized import Planes, Quantized
 _OF_THE_TENSOR = ("fill", "seed", "at", "noop", "rng", "dir")
 
 
-_KEPT_LINES = 2048   # of 2 KiB or so each
 _X_DTYPES = "float32, bfloat16 or float16"
 
 
@@ -69,13 +68,13 @@ def _direction(spec: str, dir: str) -> str | None:
     return None if written else dir
 
 
-@functools.lru_cache(maxsize=_KEPT_LINES)
+@functools.lru_cache(maxsize=KEPT_LINES)
 def _plain_text(op: str, spec: str, dir: str | None, shape: tuple[int, ...], source: str) -> str:
     """The line of an op without further arguments. Kept, because making it takes as long as quantizing a small tensor."""
     return line_text(op, spec, flat(shape), source, {} if dir is None else {"dir": _direction(spec, dir)})
 
 
-@functools.lru_cache(maxsize=_KEPT_LINES)
+@functools.lru_cache(maxsize=KEPT_LINES)
 def _kept(op: str, spec: str, dir: str | None, shape: tuple[int, ...], dtype: Any) -> Prepared | None:
     """What _plain_text and Prepared.of find; None also where an error lies ahead, which the general way tells."""
     try:
