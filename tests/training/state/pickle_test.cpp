@@ -67,6 +67,13 @@ TEST(PickleScan, AGlobalFromTheStackIsTheLastTwoStrings) {
   EXPECT_EQ(scanned(text).globals, (Words{"os system"}));
   EXPECT_EQ(scanned("Vos\nS'system'\n\x93.").globals, (Words{"os system"}));
   EXPECT_EQ(scanned("\x8C\x02os\x93.").globals, (Words{""}));
+  // A string is one in any of its forms, and bytes are none.
+  for (const auto& [op, bytes] :
+       std::initializer_list<std::pair<int, size_t>>{{'U', 1}, {'T', 4}, {'X', 4}, {0x8C, 1}, {0x8D, 8}})
+    EXPECT_EQ(scanned(static_cast<char>(op) + length(2, bytes) + "os.").strings, (Words{"os"})) << op;
+  for (const auto& [op, bytes] :
+       std::initializer_list<std::pair<int, size_t>>{{'B', 4}, {'C', 1}, {0x8E, 8}, {0x96, 8}})
+    EXPECT_TRUE(scanned(static_cast<char>(op) + length(2, bytes) + "os.").strings.empty()) << op;
 }
 
 TEST(PickleScan, WhatEndsEarlyOrIsNoOpcodeIsUnreadable) {
