@@ -110,6 +110,9 @@ class State:
             _expect(event[counts], **{name: int for name in event[counts]})
         if event["first"] is not None:
             _expect(event["first"], pack=str, record=dict)
+            _expect(event["first"]["record"], step=(int, type(None)))
+        for name in event["wrong_packs"]:
+            _expect({"wrong_packs": name}, wrong_packs=str)
         for suspect in event["suspects"]:
             _expect_suspect(suspect)
         for _, _, sums in event["roles"]:

@@ -19,6 +19,7 @@ import warnings
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import assay
 from assay._ledger import State, state_of
@@ -198,6 +199,23 @@ def fuzzed(seeds, kind="call"):
             except Exception as error:   # noqa: BLE001
                 wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
     return seen, wrong
+
+
+@pytest.mark.parametrize("change", [
+    lambda carried: carried["wrong_packs"].append({}),
+    lambda carried: carried.update(wrong_packs=[["a"]]),
+    lambda carried: carried.update(first={"pack": "a", "record": {"step": {}}}),
+])
+def test_a_ledger_that_was_carried_over_has_names_and_steps(change, tmp_path):
+    """Found by --only watched: seeds 905011, 1006445 and 1156180."""
+    carried, path = kAllEvents[-1], tmp_path / "verdicts.jsonl"
+    path.write_text(json.dumps(carried) + "\n")
+    state_of(path)
+    carried = json.loads(json.dumps(carried))
+    change(carried)
+    path.write_text(json.dumps(carried) + "\n")
+    with pytest.raises(assay.AssayError, match="expected an event of a sidecar in line 1"):
+        state_of(path)
 
 
 def test_calls_of_any_kind():
