@@ -28,6 +28,20 @@ def read_json(path, otherwise):
         return otherwise
 
 
+class Counter:
+    """A committed file of JSON with a row of numbers for each name, which runs add to. `empty`: the row of a name that nothing was added to."""
+
+    def __init__(self, path, names, empty):
+        self.path, self.rows = path, {**{name: dict(empty) for name in names}, **read_json(path, {})}
+
+    def add(self, name, **more):
+        """Adds to a row, and writes the file in one step."""
+        self.rows = {**self.rows, **read_json(self.path, {})}   # another run may have added to it
+        for key, value in more.items():
+            self.rows[name][key] = round(self.rows[name][key] + value, 4)
+        write_whole(self.path, "{\n" + ",\n".join(f'  "{n}": {json.dumps(row)}' for n, row in self.rows.items()) + "\n}\n")
+
+
 class Remembered:
     def __init__(self, path):
         self.path, self.digests = path, set(read_json(path, []))

@@ -8,7 +8,7 @@ import sys
 import time
 
 import mutant_edits
-from tally import ROOT, Tally, build, finish, run_counted
+from tally import ROOT, Tally, build, finish, nvcc, run_counted
 from tests import run_program
 
 
@@ -18,10 +18,6 @@ def hide_cuda():
     folders = env["PATH"].split(os.pathsep)
     env["PATH"] = os.pathsep.join(f for f in folders if not (pathlib.Path(f) / "nvcc").exists())
     return env
-
-
-def nvcc():
-    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 
 
 def warnings(preset):

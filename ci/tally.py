@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -72,6 +73,11 @@ def build(preset, *targets):
         return None
     print(f"build {preset:<22} done   {seconds:.1f} s", flush=True)
     return pathlib.Path(done.stdout.strip())
+
+
+def nvcc():
+    """The path of CUDA's compiler, or None on a machine without it."""
+    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 
 
 def finish(tally):

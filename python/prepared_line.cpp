@@ -42,7 +42,7 @@ std::optional<std::string> PreparedLine::run(std::span<const std::span<std::byte
     return vectorised()->run(problem_, {&read, 1}, written, environment).by;
   } catch (const std::bad_alloc&) {
     return {};
-  } catch (const std::system_error&) {  // no thread to be had
+  } catch (const std::system_error&) {  // a thread could not be started
     return {};
   }
 }

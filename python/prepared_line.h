@@ -23,9 +23,9 @@ class PreparedLine {
 
   // Reads x, in the line's encoding and C order, and writes the output planes. `memory` has x and then the
   // planes in the order of the line. 0 threads: the cores of this machine. Returns what made the planes,
-  // "simd AVX2". Nothing, where a plane lies nowhere or has another size than the line's, where x lies at no
-  // multiple of its element's size, or where memory or threads are short: whoever asks `run` of case.h
-  // instead gets the planes, or is told what is wrong.
+  // "simd AVX2". Returns nothing where an address is null, where a plane has another size than the line's,
+  // where x is not aligned to its elements, or where memory or threads are short. Call `run` of case.h then:
+  // it copies x where that helps, or says what is wrong.
   std::optional<std::string> run(std::span<const std::span<std::byte>> memory, int threads) const;
 
  private:

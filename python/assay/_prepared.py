@@ -13,7 +13,7 @@ from ._lines import Line, line
 
 def is_plain(value: Any) -> bool:
     """Whether it is a PyTorch tensor with elements in C order that are read as they are. Subclasses may keep theirs elsewhere, and are not plain. A wrapper of
-    functorch and a tensor whose storage was freed look plain too: their address is none."""
+    functorch and a tensor whose storage was freed look plain too, but have no address, which Prepared notices."""
     torch: Any = sys.modules.get("torch")
     kind = type(value)
     plain: bool = torch is not None and (kind is getattr(torch, "Tensor", None) or kind is getattr(getattr(torch, "nn", None), "Parameter", None))
