@@ -11,12 +11,12 @@ from tally import ROOT, cores
 kEnvironment = {**os.environ, "CCACHE_BASEDIR": str(ROOT)}
 
 
-def compiled(tree, targets):
-    """Compiles a copy, on and on after errors. Returns whether it compiled, and what was said."""
+def compiled(tree, targets, errors=0):
+    """Compiles a copy up to that many errors, 0 for all of them. Returns whether it compiled, and what was said."""
     build = tree / "build/cpu"
     if not (build / "build.ninja").is_file():
         subprocess.run(["cmake", "--preset", "cpu"], cwd=tree, env=kEnvironment, stdout=subprocess.DEVNULL, check=True)
-    done = subprocess.run(["cmake", "--build", str(build), "--parallel", str(cores()), "--target", *targets, "--", "-k", "0"], cwd=tree, env=kEnvironment,
+    done = subprocess.run(["cmake", "--build", str(build), "--parallel", str(cores()), "--target", *targets, "--", "-k", str(errors)], cwd=tree, env=kEnvironment,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     return done.returncode == 0, done.stdout
 

@@ -21,7 +21,7 @@ def plain(targets, edit=None):
         source = (ROOT / edit.file).read_text()
         begin, end, new = edit_of_line(source, edit.line, edited_line(edit))
         source_copy.write(kTree / edit.file, (source[:begin] + new + source[end:]).encode())
-    return folded_build.compiled(kTree, targets)
+    return folded_build.compiled(kTree, targets, errors=1)   # the first tells that it is no mutant
 
 
 def folded(edits, targets, forget):

@@ -14,19 +14,15 @@ from remembered import read_json, write_whole
 from tally import ROOT, read_tally
 
 
-def host(name, shards):
-    return [(name, ["assay", "run", name, "--subject", "host", "--first", "--shard", f"{k}/{shards}"]) for k in range(1, shards + 1)]
-
-
-def reference(name, shards):
-    return [(name, ["assay", "run", name, "--subject", "reference", "--first", "--shard", f"{k}/{shards}"]) for k in range(1, shards + 1)]
+def judged(name, subject, shards):
+    return [(name, ["assay", "run", name, "--subject", subject, "--first", "--shard", f"{k}/{shards}"]) for k in range(1, shards + 1)]
 
 
 kBytes = [("vectors", ["assay", "vectors", "fixtures/vectors"]), ("vectors", ["assay", "vectors", "fixtures/vectors/kernels"])]
 kRecords = [("records", ["assay", "vectors", "fixtures/witness"])]
-kLines = [*host("smoke", 6), *host("regressions", 4), *kBytes, *kRecords, *host("ci", 24), *reference("tensor_core", 2)]
+kLines = [*judged("smoke", "host", 6), *judged("regressions", "host", 4), *kBytes, *kRecords, *judged("ci", "host", 24), *judged("tensor_core", "reference", 2)]
 kFirst = ("smoke", "regressions")   # then the tests, which take seconds, then whatever takes longer
-kStories = [*reference("scenarios", 8), *reference("roles", 8)]
+kStories = [*judged("scenarios", "reference", 8), *judged("roles", "reference", 8)]
 
 
 @dataclasses.dataclass
@@ -42,8 +38,8 @@ kFastFiles = ["fast/*.cu", "fast/*.cuh", "fast/*.h", "fast/trace.cpp", "fast/gem
 kRooms = {
     "reference": Room("reference/", ["reference/*.cpp", "reference/*.h"], "$^", kLines, ["reference", "adam", "attention"]),
     # The executor (simt), the interpreter (ptx, stand_in) and the vectorised method (simd) are no kernels; what only nvcc compiles does not run here.
-    "fast": Room("fast/", kFastFiles, r"fast/(simt|ptx|simd|stand_in|silicon)/|absent|subject_(gpu|ptx|cublaslt|simd)|gemm_lt|device_memory|scratch|gpu_case", kLines,
-                 ["fast_lanes", "fast_kernels", "fast_blocks", "fast_gemm", "adam", "attention", "diagnosis", "commands"]),
+    "fast": Room("fast/", kFastFiles, r"fast/(simt|ptx|simd|stand_in|silicon)/|absent|subject_(gpu|ptx|cublaslt|simd)|gemm_lt|device_memory|scratch|gpu_case",
+                 [*kLines, *judged("smoke", "lanes", 1)], ["fast_lanes", "fast_trace", "fast_kernels", "fast_blocks", "fast_gemm", "adam", "attention", "diagnosis", "commands"]),
     "contract": Room("contract/", ["contract/*.cpp", "contract/*.h"], r"assay_plugin", kLines + kStories, ["contract", "fixtures", "training"]),
     "training": Room("training/", ["training/*.cpp", "training/*.h"], r"training/(scenarios|parity|mpi|kit)/", kStories + kRecords, ["training"]),
     "judge": Room("compare/judge/", ["compare/judge/*.cpp", "compare/judge/*.h"], "$^", kLines, ["compare", "judge_injection"]),

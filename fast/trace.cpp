@@ -185,11 +185,13 @@ class Tracer {
     const ElementRule rule = ElementRule::of(q, by.divides);
     uint32_t y = scaled_value(q, clause, by);
     if (rule.pre_round != PreRound::none) add("N17.3", "rounded first", Encoding::f32, y = rule.rounded(y));
-    const uint32_t cast = rule.cast(y), stored = rule.stored(cast);
-    const char* says = rule.ties != ElementTies::even     ? "N17.1"
+    const uint32_t cast = rule.cast(y), stored = rule.stored(y, cast);
+    const char* says = rule.has_nan_code(y)               ? "N17.16"
+                       : stored != cast                   ? "N17.4"
+                       : rule.ties != ElementTies::even   ? "N17.1"
                        : rule.overflow == Overflow::nosat ? "N17.2"
                                                           : clause;
-    add(stored != cast ? "N17.4" : says, "code", q.element, stored);
+    add(says, "code", q.element, stored);
   }
   // The amax of the element's block.
   uint32_t block_amax(const Quantizer& q, bool nan_wins) const {
@@ -341,7 +343,8 @@ class Tracer {
     const Shape s = p_.x.shape;
     switch (q.format) {
       case FormatId::identity:
-        return add("N7.1", "x", p_.x.source, element(input("x"), row_ * s.cols + col_));
+        return add("N7.1", "x", p_.x.source,
+                   seen_.empty() ? element(input("x"), row_ * s.cols + col_) : steps_.back().bits);  // N13.1
       case FormatId::mxfp8:
       case FormatId::mxfp6:
       case FormatId::mxfp4: {

@@ -76,10 +76,16 @@ struct ElementRule {
     }
     return 0;
   }
+  // Whether N17.16 gives the code of this scaled element.
+  ASSAY_LANE bool has_nan_code(uint32_t y) const { return nan_bits != 0u && is_nan(y); }
   // A code that is stored: neg_zero=drop knows no -0 (N17.4).
   ASSAY_LANE uint32_t stored(uint32_t code) const {
     const uint32_t sign = 1u << (code_bits - 1);
     return zero == NegZero::drop && code == sign ? 0u : code;
+  }
+  // The same of a scaled element y that was cast to `code`: a NaN has a code of its own (N17.16).
+  ASSAY_LANE uint32_t stored(uint32_t y, uint32_t code) const {
+    return has_nan_code(y) ? (code & nan_mask) | nan_bits : stored(code);
   }
   // The same of eight E2M1 codes in 4 bits each.
   ASSAY_LANE uint32_t eight_stored(uint32_t codes) const {
@@ -90,7 +96,7 @@ struct ElementRule {
   }
   ASSAY_LANE uint32_t code(uint32_t x, ElementFactor f) const {
     const uint32_t y = rounded(scaled(x, f));
-    return nan_bits != 0u && is_nan(y) ? (cast(y) & nan_mask) | nan_bits : stored(cast(y));
+    return stored(y, cast(y));
   }
 
   // The codes of 8 elements side by side, the first lowest: in 4 bits each where they have 4, else in 8. One
