@@ -36,7 +36,7 @@ class Room:
 
 kFastFiles = ["fast/*.cu", "fast/*.cuh", "fast/*.h", "fast/trace.cpp", "fast/gemm_plan.cpp", "fast/subject_lanes.cpp", "fast/subject_host.cpp"]
 kRooms = {
-    "reference": Room("reference/", ["reference/*.cpp", "reference/*.h"], "$^", kLines, ["reference", "adam", "attention"]),
+    "reference": Room("reference/", ["reference/*.cpp", "reference/*.h"], "$^", kLines, ["reference", "fast_trace", "adam", "attention"]),
     # The executor (simt), the interpreter (ptx, stand_in) and the vectorised method (simd) are no kernels; what only nvcc compiles does not run here.
     "fast": Room("fast/", kFastFiles, r"fast/(simt|ptx|simd|stand_in|silicon)/|absent|subject_(gpu|ptx|cublaslt|simd)|gemm_lt|device_memory|scratch|gpu_case",
                  [*kLines, *judged("smoke", "lanes", 1)], ["fast_lanes", "fast_trace", "fast_kernels", "fast_blocks", "fast_gemm", "adam", "attention", "diagnosis", "commands"]),

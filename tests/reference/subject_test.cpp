@@ -290,6 +290,32 @@ TEST(ReferenceSubject, TraceNamesTheSteps) {
   EXPECT_EQ(steps[6].bits, 0x76u);        // 225 -> 224
 }
 
+// N3.1: the slot's amax joins the elements'.
+TEST(ReferenceSubject, TraceTellsTheAmaxThatADelayedScaleKeeps) {
+  const std::vector<uint16_t> x = {0x3F80, 0xC100, 0x4000};  // 1, -8, 2
+  for (const auto& [prior, amax] :
+       {std::pair{0x40000000u, 0x41000000u}, {0x41800000u, 0x41800000u}, {0u, 0x41000000u}}) {
+    LineCase c("quantize fp8_delayed 1x3 bf16 dir=row scale=2",
+               {{"x", blob(x)}, {"row.prior.amax", blob(std::vector<uint32_t>{prior})}});
+    const std::vector<TraceStep> steps =
+        make_reference_subject()->trace(c.p, c.inputs, Direction::row, 0, 0);
+    ASSERT_GE(steps.size(), 2u);
+    EXPECT_EQ(steps[0].bits, prior);
+    EXPECT_EQ(steps[1].bits, amax) << prior;
+  }
+}
+
+TEST(ReferenceSubject, NothingIsToldWhereNothingIsComputed) {
+  for (const char* line : {"swizzle nvfp4 67x330 e4m3 dir=col", "philox u32 100x4 u32",
+                           "quantize mxfp8 3x5 bf16 dir=row", "hadamard nvfp4 16x16 bf16"}) {
+    LineCase c(line, noisy_inputs(line));
+    const Direction other = c.p.col ? Direction::row : Direction::col;
+    EXPECT_TRUE(make_reference_subject()->trace(c.p, c.inputs, other, 0, 0).empty()) << line;
+    if (c.p.as<Swizzle>())
+      EXPECT_TRUE(make_reference_subject()->trace(c.p, c.inputs, Direction::col, 0, 0).empty()) << line;
+  }
+}
+
 // Which clauses an element goes through, in their order, by the choices of a line. numerics.md gives what
 // each of them takes the place of.
 TEST(ReferenceSubject, TraceNamesTheClausesOfEveryChoice) {
