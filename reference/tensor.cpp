@@ -78,11 +78,6 @@ template <int kBits> struct Group {
   static uint32_t load(std::span<const std::byte> bytes, int64_t i) {
     return number(bytes.data() + i / kCodes * kBytes) / weight(i % kCodes) % kBase;
   }
-  static void store(std::span<std::byte> bytes, int64_t i, uint32_t code) {
-    std::byte* const group = bytes.data() + i / kCodes * kBytes;
-    const uint32_t n = number(group), w = weight(i % kCodes);
-    put(group, n - n / w % kBase * w + code % kBase * w);
-  }
   static void unpack(std::span<const std::byte> bytes, Bytes& codes) {
     const std::byte* from = bytes.data();
     for (int64_t i = 0; i < codes.size(); i += kCodes, from += kBytes) {
@@ -154,7 +149,8 @@ uint32_t load(const ConstBuffer& b, int64_t i) {
 }
 
 void store(const Buffer& b, int64_t i, uint32_t code) {
-  if (b.plane->packed) return with_group(*b.plane, [&](auto group) { group.store(b.bytes, i, code); });
+  if (b.plane->packed)  // whole rows are (store(Buffer, Bytes))
+    throw std::logic_error("reference: no single code is stored in the packed plane '" + b.plane->name + "'");
   switch (info(b.plane->encoding).bytes()) {
     case 1: return put<uint8_t>(b, i, code);
     case 2: return put<uint16_t>(b, i, code);

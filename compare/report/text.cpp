@@ -12,17 +12,11 @@
 #include "compare/text/printable.h"
 #include "compare/text/terminal.h"
 #include "contract/line.h"
+#include "contract/words.h"
 
 namespace assay {
 
 namespace {
-
-std::string upper(std::string_view s) {
-  std::string out(s);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
-  return out;
-}
 
 std::string place_of_entry(const SuiteEntry& e) {
   return printable(e.line ? fmt::format("{}:{}", e.file, e.line) : e.file);

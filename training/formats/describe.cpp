@@ -1,8 +1,8 @@
 #include "training/formats/describe.h"
 
-#include <algorithm>
 #include <bit>
-#include <cctype>
+
+#include "contract/words.h"
 
 namespace assay::training {
 
@@ -20,12 +20,5 @@ json::Value described(const Quantizer& q,
 json::Value shown_f32(F32Bits bits) { return static_cast<double>(std::bit_cast<float>(bits)); }
 json::Value shown_dtype(Encoding e) { return upper(info(e).name); }
 json::Value shown_group(const GroupPtr& group) { return group ? json::Value(group->name) : json::Value(); }
-
-std::string upper(std::string_view word) {
-  std::string out(word);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return out;
-}
 
 }  // namespace assay::training

@@ -19,6 +19,4 @@ json::Value shown_f32(F32Bits);            // as a number
 json::Value shown_dtype(Encoding);         // "E4M3"
 json::Value shown_group(const GroupPtr&);  // its name, or null
 
-std::string upper(std::string_view);
-
 }  // namespace assay::training

@@ -5,7 +5,7 @@
 
 #include "contract/line.h"
 #include "contract/planes.h"
-#include "training/formats/describe.h"
+#include "contract/words.h"
 #include "training/formats/formats.h"
 
 namespace assay::training {

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "contract/words.h"
 #include "training/formats/describe.h"
 #include "training/formats/partial_blocks.h"
 #include "training/formats/parts.h"
