@@ -208,11 +208,12 @@ MaybeError validate_sum(const Gemm& g) {
       const bool brains = both([&](const Operand& o) {
         return through_bf16(o.quantizer) || (plain(o) && o.source == Encoding::bf16);
       });  // N16.12
-      return halves || brains ? MaybeError{}
-                              : fail(
-                                    "sum=hopper_f16 takes operands of identity bf16, mxfp8, mxfp4 and nvfp4, "
-                                    "or two of identity f16 (N16.5, N16.12)",
-                                    "a=identity b=identity");
+      return halves || brains
+                 ? MaybeError{}
+                 : fail(
+                       "sum=hopper_f16 takes operands of identity bf16, mxfp8, mxfp6, mxfp4 and nvfp4, "
+                       "or two of identity f16 (N16.5, N16.12)",
+                       "a=identity b=identity");
     }
     case GemmSum::hopper_tf32:
       return both(plain) && both([](const Operand& o) { return o.source == Encoding::f32; })

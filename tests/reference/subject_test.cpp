@@ -297,8 +297,7 @@ TEST(ReferenceSubject, TraceTellsTheAmaxThatADelayedScaleKeeps) {
        {std::pair{0x40000000u, 0x41000000u}, {0x41800000u, 0x41800000u}, {0u, 0x41000000u}}) {
     LineCase c("quantize fp8_delayed 1x3 bf16 dir=row scale=2",
                {{"x", blob(x)}, {"row.prior.amax", blob(std::vector<uint32_t>{prior})}});
-    const std::vector<TraceStep> steps =
-        make_reference_subject()->trace(c.p, c.inputs, Direction::row, 0, 0);
+    const std::vector<TraceStep> steps = make_reference_subject()->trace(c.p, c.inputs, Direction::row, 0, 0);
     ASSERT_GE(steps.size(), 2u);
     EXPECT_EQ(steps[0].bits, prior);
     EXPECT_EQ(steps[1].bits, amax) << prior;
