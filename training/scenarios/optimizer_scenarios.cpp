@@ -22,7 +22,7 @@ namespace {
 using std::string;
 using std::string_view;
 
-constexpr F32Bits kEighth = 0x3E000000, kOneBits = 0x3F800000;
+constexpr F32Bits kEighth = 0x3E000000;
 constexpr int64_t kSide = 128, kAll = kSide * kSide;
 
 TrainedPtr plain(DType dtype, uint64_t seed) {
