@@ -25,8 +25,8 @@ TEST(Environment, ErrorsSayWhatIsExpected) {
             "column 1: expected threads=<1..1024>, found 'threads=0'");
   EXPECT_EQ(parse_environment("order=1,poson=3").error().text(),
             "column 9: unknown environment key 'poson' (did you mean 'poison'?)");
-  for (const char* bad :
-       {"threads", "poison=123", "poison=zz", "alignment=3", "alignment=8192", "order=-1", "x"})
+  for (const char* bad : {"threads", "poison=123", "poison=zz", "alignment=0", "alignment=3",
+                          "alignment=8192", "order=-1", "x"})
     EXPECT_FALSE(parse_environment(bad)) << bad;
 }
 

@@ -754,12 +754,17 @@ void expect_traced(const Problem& p, const Ran& ran, const std::string& what) {
 // Default lines keep their tuned kernels; every other value of every field leaves them, and gives the same
 // bytes from each launch and in a trace.
 TEST(Flavours, NoTunedKernelServesThem) {
-  EXPECT_NE(run("quantize mxfp8 64x64 bf16").served.by.find("mxfp8_pair"), std::string::npos);
-  EXPECT_NE(run("quantize nvfp4 64x64 bf16").served.by.find("nvfp4_pair"), std::string::npos);
-  EXPECT_NE(run("quantize fp8_current 64x64 bf16").served.by.find("fp8_current_pair"), std::string::npos);
-  EXPECT_NE(run("quantize fp8_current 64x64 bf16 inf_amax=zero scale_limit=source_max")
-                .served.by.find("fp8_current_pair"),
-            std::string::npos);
+  for (const auto& [keys, kernel] :
+       {std::pair{"mxfp8 64x64 bf16", "mxfp8_pair<"},
+        {"mxfp4 64x64 bf16", "mxfp4_pair<"},
+        {"nvfp4 64x64 bf16", "nvfp4_pair<"},
+        {"fp8_block 64x64 bf16", "fp8_block_pair<"},
+        {"fp8_block 64x64 bf16 pow2=0 eps=1e-6", "fp8_block_pair<"},
+        {"fp8_block 64x64 bf16 block=128x128", "fp8_block_pair<"},
+        {"fp8_delayed 64x64 bf16", "fp8_delayed_pair<"},
+        {"fp8_current 64x64 bf16", "fp8_current_pair<"},
+        {"fp8_current 64x64 bf16 inf_amax=zero scale_limit=source_max", "fp8_current_pair<"}})
+    EXPECT_NE(run(std::string("quantize ") + keys).served.by.find(kernel), std::string::npos) << keys;
   int lines = 0;
   for (const NumericInfo& field : kNumerics) {
     if (field.clause.substr(0, 4) != "N17.") continue;
