@@ -53,9 +53,7 @@ class HostSubject final : public Subject {
     for (simt::DeviceBuffer& m : memory)
       if (const auto wrong = m.intact()) throw std::runtime_error(*wrong);
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (!inputs[i].bytes.empty() &&
-          std::memcmp(inputs[i].bytes.data(), memory[i].data(), inputs[i].bytes.size()) != 0)
-        throw std::runtime_error("input plane '" + inputs[i].plane->name + "' was written");
+      if (const auto wrong = memory[i].changed_from(inputs[i].bytes)) throw std::runtime_error(*wrong);
     for (size_t i = 0; i < outputs.size(); ++i)
       if (!outputs[i].bytes.empty())
         std::memcpy(outputs[i].bytes.data(), memory[inputs.size() + i].data(), outputs[i].bytes.size());

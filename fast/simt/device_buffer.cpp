@@ -161,6 +161,12 @@ std::optional<std::string> DeviceBuffer::intact() const {
   return describe(s, written) + " was written";
 }
 
+std::optional<std::string> DeviceBuffer::changed_from(std::span<const std::byte> bytes) const {
+  if (size_ == 0 || std::memcmp(data_, bytes.data(), size_) == 0) return std::nullopt;
+  const auto at = std::mismatch(data_, data_ + size_, bytes.begin()).first;
+  return describe(*slot_, at) + " was written, and is an input";
+}
+
 AddressRange device_window() {
   std::lock_guard lock(window().mutex);
   return {window().base, window().base ? kWindowBytes : 0};

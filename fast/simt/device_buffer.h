@@ -42,6 +42,9 @@ class DeviceBuffer {
   // Nothing when the bytes around the buffer are untouched; else where one was written: "buffer 'x' (64
   // bytes): byte at offset 65 written".
   std::optional<std::string> intact() const;
+  // Nothing when the buffer holds these bytes, as many as it has; else where it does not: "buffer 'x' (64
+  // bytes) at offset 5 was written, and is an input".
+  std::optional<std::string> changed_from(std::span<const std::byte> bytes) const;
 
  private:
   std::byte* data_ = nullptr;

@@ -66,6 +66,17 @@ TEST(DeviceBuffers, ThousandsAreCheap) {
             2.0);  // 0.02 s when measured; a system call for each would still pass, a new mapping would not
 }
 
+TEST(DeviceBuffers, AnInputThatWasWrittenIsNamedWithItsPlace) {
+  DeviceBuffer x(100, "x"), empty(0, "empty");
+  const std::vector<std::byte> given(100, std::byte{7});
+  std::memcpy(x.data(), given.data(), given.size());
+  EXPECT_FALSE(x.changed_from(given));
+  EXPECT_FALSE(empty.changed_from({}));
+  x.data()[99] = std::byte{8};
+  ASSERT_TRUE(x.changed_from(given));
+  EXPECT_EQ(*x.changed_from(given), "buffer 'x' (100 bytes) at offset 99 was written, and is an input");
+}
+
 __attribute__((no_sanitize("address"))) void poke(std::byte* p) { *p = std::byte{1}; }
 
 TEST(DeviceBuffers, WritesAroundAreFound) {
