@@ -162,6 +162,19 @@ TEST(Judge, Hints) {
                    }
                  }),
       "only in the last 6 columns");
+  const auto ends = [](int64_t rows, int64_t cols, bool of_column) {
+    return [=](auto& g) {
+      for (int64_t k = 0; k < (of_column ? rows : cols); k += 3)
+        flip(g, "row.data", of_column ? k : rows - 1, of_column ? cols - 1 : k, k % 2 == 0 ? 3 : 5);
+    };
+  };
+  has(hint_after("quantize mxfp8 64x70 bf16 dir=row", ends(64, 70, true)), "only in the last column");
+  has(hint_after("quantize mxfp8 64x70 bf16 dir=row", ends(64, 70, false)), "only in the last row");
+  // Where there is one column or row, all of it is the last, which says nothing.
+  EXPECT_EQ(hint_after("quantize mxfp8 64x1 bf16 dir=row", ends(64, 1, true)).find("only in"),
+            std::string::npos);
+  EXPECT_EQ(hint_after("quantize mxfp8 1x70 bf16 dir=row", ends(1, 70, false)).find("only in"),
+            std::string::npos);
   has(hint_after("cast e4m3 8x32 bf16 fill=zeros", [](auto& g) { flip(g, "y", 1, 1, 0x80); }),
       "sign of zero");
   has(hint_after(mx,

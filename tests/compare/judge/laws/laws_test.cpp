@@ -4,6 +4,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -77,7 +78,18 @@ TEST(Laws, Adjacent) {
       "adjacent", "y");
 }
 
+TEST(Laws, AZeroIsCastToAZero) {
+  expect_law(lawless("cast e5m2 1x4 f32 round=rz fill=zeros",
+                     [](auto& out) { plane(out, "y").bytes[1] = std::byte{0x3C}; }),
+             "adjacent", "y");
+}
+
 TEST(Laws, Monotone) {
+  // Equal elements have equal codes: one that is greater is seen, first or last.
+  for (const size_t at : {0, 7})
+    expect_law(lawless("cast e4m3 1x8 f32 fill=zeros",
+                       [at](auto& out) { plane(out, "y").bytes[at] = std::byte{0x38}; }),
+               "monotone", "y");
   expect_law(lawless("cast e4m3 4x64 f32", [](auto& out) { plane(out, "y").bytes[9] ^= std::byte{0x20}; }),
              "monotone", "y");
 }
@@ -108,6 +120,64 @@ TEST(Laws, Range) {
                        scales.bytes[1] = std::byte{0x47};
                      }),
              "range", "row.scale_inv");
+}
+
+// The scale of a pair of amaxes, and of a block, one code away: above and below.
+TEST(Laws, ScalesOfAnNvfp4Chain) {
+  for (const std::string chain :
+       {"folded", "quotient_first", "product_first", "decode", "decode_product", "unit"})
+    for (const int by : {-1, 1}) {
+      const auto moved = [&](const char* name) {
+        return lawless("scale_chain nvfp4 8x2 f32 nvfp4_scale=" + chain, [&](auto& out) {
+          PlaneData& p = plane(out, name);
+          set_code(p.plane.encoding, p.bytes, 3,
+                   code_at(p.plane.encoding, p.bytes, 3) + static_cast<uint32_t>(by));
+        });
+      };
+      expect_law(moved("scale_inv"), "range", "scale_inv");
+      if (chain != "unit") expect_law(moved("encode_scale"), "range", "encode_scale");
+    }
+}
+
+// N17.15: an amax so small that its decode scale vanishes has the epsilon of its source, and no other has.
+TEST(Laws, TheEpsilonOfADecodeScaleThatVanishes) {
+  // The scale is the inverse of the wrong one, so that nothing else is broken.
+  for (const auto& [amax, scale_inv, scale] :
+       {std::tuple{"00000001", 0x3F800000u, 0x3F800000u}, {"3f800000", 0x34000000u, 0x4B000000u}})
+    expect_law(lawless("quantize fp8_current 1x1 f32 dir=row scale_order=decode_first zero_amax=epsilon "
+                       "fill=literal:" +
+                           std::string(amax),
+                       [scale_inv = scale_inv, scale = scale](auto& out) {
+                         set_code(Encoding::f32, plane(out, "row.scale_inv").bytes, 0, scale_inv);
+                         set_code(Encoding::f32, plane(out, "row.scale").bytes, 0, scale);
+                       }),
+               "range", "row.scale_inv");
+}
+
+// Without four_over_six no block has the scale of a largest code of 4, which is half as much again (N10.10).
+TEST(Laws, TheScaleForFourIsForFourOverSixOnly) {
+  const std::string line = "quantize nvfp4 1x17 f32 dir=row fill=literal:43c80000@0.0+40400000@0.16";
+  expect_law(lawless(line,
+                     [](auto& out) {
+                       PlaneData& scales = plane(out, "row.scale_inv");
+                       ASSERT_EQ(scales.bytes[1], std::byte{0x45});  // 3.25, of 3.36
+                       scales.bytes[1] = std::byte{0x4A};            // 5, of 5.04
+                     }),
+             "range", "row.scale_inv");
+}
+
+// A product of a code and a scale that binary32 has exactly, and that lies midway between two values of bf16.
+TEST(Laws, TiesOfADequantizedProductGoToEven) {
+  const Problem p = fakes::problem("dequantize fp8_current 1x1 f32 dir=row out=bf16");
+  const auto reference = make_reference_subject();
+  auto inputs = *make_inputs(p, *reference);
+  set_code(Encoding::e4m3, plane(inputs, "row.data").bytes, 0, 0x3C);            // 1.5
+  set_code(Encoding::f32, plane(inputs, "row.scale_inv").bytes, 0, 0x3F810000);  // 1 + 2^-7
+  std::vector<PlaneData> out = execute(*reference, p, inputs, {}).planes;
+  EXPECT_EQ(code_at(Encoding::bf16, plane(out, "y").bytes, 0), 0x3FC2u);
+  EXPECT_TRUE(check_laws(p, inputs, out, "reference").empty());
+  set_code(Encoding::bf16, plane(out, "y").bytes, 0, 0x3FC1);
+  expect_law(check_laws(p, inputs, out, "reference"), "half-step", "y");
 }
 
 TEST(Laws, Coherent) {
@@ -288,6 +358,15 @@ TEST(Laws, AStochasticCastKeepsTheSign) {
                        out[0].bytes[0] = std::byte{0xA};
                      }),
              "adjacent", "y");
+}
+
+TEST(Laws, TheAmaxOfARotationIsItsOwnPlace) {
+  const auto breaches = lawless("hadamard nvfp4 32x16 bf16", [](auto& out) {
+    set_code(Encoding::f32, plane(out, "amax").bytes, 0, 0x7F000000);
+  });
+  ASSERT_EQ(breaches.size(), 1u);
+  EXPECT_EQ(breaches[0].claim + " " + breaches[0].plane, "range amax");
+  EXPECT_EQ(std::pair(breaches[0].row, breaches[0].col), std::pair(int64_t{0}, int64_t{0}));
 }
 
 TEST(Laws, RotationAndPhiloxAreSeen) {
