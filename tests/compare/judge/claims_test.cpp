@@ -42,6 +42,20 @@ TEST(Claims, AGoodSubjectPassesEveryClaim) {
   }
 }
 
+// N20: heads can be moved on where there are two or more of keys.
+TEST(Claims, HeadsOfAnAttentionAreMoved) {
+  const auto claims = [](const std::string& keys) {
+    return judged("attention identity 8x24 bf16 " + keys, nullptr).claims;
+  };
+  const auto has = [](const std::vector<std::string>& all, const char* one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  };
+  EXPECT_TRUE(has(claims("heads=3 kv_heads=3"), "moved-heads"));
+  EXPECT_TRUE(has(claims("heads=4 kv_heads=2"), "moved-heads"));
+  EXPECT_FALSE(has(claims("heads=3 kv_heads=1"), "moved-heads"));
+  EXPECT_TRUE(has(claims("heads=3 kv_heads=1"), "guard"));
+}
+
 TEST(Claims, Parity) {
   const Verdict v = judged(
       kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[96 * 5 + 7] ^= std::byte{1}; });
@@ -186,6 +200,12 @@ TEST(Expectations, Failure) {
   EXPECT_EQ(judged(kMx, spoil, fails).outcome, Outcome::passed);
   EXPECT_EQ(judged(kMx, nullptr, fails).outcome, Outcome::failed);  // turned red: it passes
   EXPECT_EQ(judged(kMx, elsewhere, fails).outcome, Outcome::failed);
+  // What is mistrusted passes, but for that; what did not run says nothing.
+  const Verdict mistrusted = judged("cast e4m3 8x32 bf16 fill=zeros", nullptr, fails);
+  EXPECT_EQ(mistrusted.outcome, Outcome::failed);
+  EXPECT_TRUE(breaks(mistrusted, "expect"));
+  EXPECT_EQ(judged("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", nullptr, fails).outcome,
+            Outcome::unsupported);
 }
 
 TEST(Expectations, Trust) {

@@ -92,6 +92,17 @@ TEST(Judge, NothingComparedIsAnError) {
   short_one.pop_back();
   EXPECT_NE(judge(&p, short_one, want).error.find("missing"), std::string::npos);
   EXPECT_NE(judge(&p, want, short_one).error.find("one side only"), std::string::npos);
+  for (const bool packed : {true, false}) {  // the same codes, in half of the bytes or one in each
+    const Problem fp6 =
+        fakes::problem(packed ? "quantize mxfp6 32x32 bf16 packing=packed" : "quantize mxfp6 32x32 bf16");
+    const auto stored = outputs_of(fp6);
+    auto other = stored;
+    std::find_if(other.begin(), other.end(), [](const PlaneData& d) {
+      return d.plane.name == "row.data";
+    })->plane.packed = !packed;
+    EXPECT_NE(judge(&fp6, other, stored).error.find("is stored in a different way"), std::string::npos)
+        << judge(&fp6, other, stored).error;
+  }
   auto cut = want;
   cut[0].bytes.pop_back();
   EXPECT_FALSE(judge(&p, cut, want).error.empty());

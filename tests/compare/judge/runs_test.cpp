@@ -33,5 +33,19 @@ TEST(Runs, TheOtherEnvironmentsOfASuiteAreMany) {
   EXPECT_EQ(alignments, (std::set<int>{1, 4, 16, 64}));
 }
 
+TEST(Runs, TheOtherEnvironmentDiffersFromAnyOne) {
+  for (const Environment& base :
+       {Environment{.threads = 2}, Environment{.order = Environment::kReverse}, Environment{.order = 17},
+        Environment{.poison = 0xA5}, Environment{.poison = 0xFF}, Environment{.alignment = 16}})
+    for (int seed = 0; seed < 50; ++seed) {
+      const Problem p = fakes::problem("quantize mxfp8 8x64 bf16 seed=" + std::to_string(seed));
+      const Environment other = other_environment(p, base);
+      EXPECT_NE(other.order, base.order) << seed;
+      EXPECT_NE(other.threads, base.threads) << seed;
+      EXPECT_NE(other.poison, base.poison) << seed;
+      EXPECT_NE(other.alignment, base.alignment) << seed;
+    }
+}
+
 }  // namespace
 }  // namespace assay

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/places.h"
 #include "compare/judge/laws/laws.h"
 #include "tests/compare/fakes.h"
@@ -94,6 +95,26 @@ TEST(AttentionLaws, UnseenKeysGetNoGradient) {  // N20.14
           << gradient << ' ' << head;
     }
   }
+}
+
+// A row whose logits are all as small as those of masked keys shares itself among all keys, which then get
+// gradients that break no law.
+TEST(AttentionLaws, KeysMayGetGradientsWhereNoLogitIsFar) {  // N20.6
+  const Problem p =
+      fakes::problem("attention identity 8x16 bf16 kv=12 mask=causal bias=post_scale backward=1");
+  const auto reference = make_reference_subject();
+  auto inputs = *make_inputs(p, *reference);
+  const auto bias =
+      std::find_if(inputs.begin(), inputs.end(), [](const PlaneData& d) { return d.plane.name == "bias"; });
+  ASSERT_NE(bias, inputs.end());
+  for (int64_t i = 0; i < bias->plane.logical.count(); ++i)
+    set_code(Encoding::bf16, bias->bytes, i, 0xC61C);  // -9984
+  const std::vector<PlaneData> out = execute(*reference, p, inputs, {}).planes;
+  const auto dv =
+      std::find_if(out.begin(), out.end(), [](const PlaneData& d) { return d.plane.name == "dv"; });
+  ASSERT_NE(dv, out.end());
+  EXPECT_NE(code_at(Encoding::bf16, dv->bytes, 11 * 16), 0u);  // of a key that no query sees
+  EXPECT_TRUE(check_laws(p, inputs, out, "reference").empty());
 }
 
 }  // namespace

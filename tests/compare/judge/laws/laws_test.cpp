@@ -139,6 +139,15 @@ TEST(Laws, ScalesOfAnNvfp4Chain) {
     }
 }
 
+TEST(Laws, TheMultiplierOfAnNvfp4ChainIsItsOwnPlace) {
+  const auto breaches = lawless("scale_chain nvfp4 8x2 f32", [](auto& out) {
+    set_code(Encoding::f32, plane(out, "multiplier").bytes, 3, 0x3F800000);
+  });
+  ASSERT_EQ(breaches.size(), 1u);
+  EXPECT_EQ(breaches[0].claim + " " + breaches[0].plane, "range multiplier");
+  EXPECT_EQ(std::pair(breaches[0].row, breaches[0].col), std::pair(int64_t{3}, int64_t{0}));
+}
+
 // N17.15: an amax so small that its decode scale vanishes has the epsilon of its source, and no other has.
 TEST(Laws, TheEpsilonOfADecodeScaleThatVanishes) {
   // The scale is the inverse of the wrong one, so that nothing else is broken.
