@@ -28,6 +28,7 @@
 #include "compare/subjects/pack_subject.h"
 #include "contract/line.h"
 #include "fast/gemm_plan.h"
+#include "fast/subject_host.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -675,6 +676,15 @@ TEST_F(UnpinnedFiles, LookingCloserFindsWhatLiesOutside) {
   explaining.budget = 1;
   const File said(path("said"));
   EXPECT_EQ(run_explain(explaining, subjects, said.file, said.file), 1);
+}
+
+TEST(Unpinned, TheClauseOfItsBoundIsNamed) {
+  Subjects subjects = fakes::with("fake", nullptr);
+  subjects.owned.push_back(make_host_subject());
+  const Verdict v = judge_case(entry_of(fakes::problem("attention identity 8x16 bf16 sums=online")), subjects,
+                               {"host"}, {})[0];
+  EXPECT_EQ(bound_clause(v), "N20.18");
+  EXPECT_THAT(unpinned_text(v), HasSubstr("bits not pinned (N20.18), judged by the bound"));
 }
 
 }  // namespace

@@ -78,6 +78,13 @@ TEST(Laws, Adjacent) {
       "adjacent", "y");
 }
 
+TEST(Laws, ADirectedCastKeepsTheSign) {
+  for (const char* round : {"rz", "sr"})
+    expect_law(lawless(std::string("cast e2m1 1x4 f32 fill=literal:3fc00000 round=") + round,
+                       [](auto& out) { plane(out, "y").bytes[0] ^= std::byte{0x08}; }),
+               "adjacent", "y");
+}
+
 TEST(Laws, AZeroIsCastToAZero) {
   expect_law(lawless("cast e5m2 1x4 f32 round=rz fill=zeros",
                      [](auto& out) { plane(out, "y").bytes[1] = std::byte{0x3C}; }),
