@@ -39,7 +39,7 @@ kRooms = {
     "reference": Room("reference/", ["reference/*.cpp", "reference/*.h"], "$^", kLines, ["reference", "fast_trace", "adam", "attention"]),
     # The executor (simt), the interpreter (ptx, stand_in) and the vectorised method (simd) are no kernels; what only nvcc compiles does not run here.
     "fast": Room("fast/", kFastFiles, r"fast/(simt|ptx|simd|stand_in|silicon)/|absent|subject_(gpu|ptx|cublaslt|simd)|gemm_lt|device_memory|scratch|gpu_case",
-                 [*kLines, *judged("smoke", "lanes", 1)], ["fast_lanes", "fast_trace", "fast_kernels", "fast_blocks", "fast_gemm", "adam", "attention", "diagnosis", "commands"]),
+                 kLines, ["fast_lanes", "fast_trace", "fast_kernels", "fast_blocks", "fast_gemm", "adam", "attention", "diagnosis", "commands"]),
     "contract": Room("contract/", ["contract/*.cpp", "contract/*.h"], r"assay_plugin", kLines + kStories, ["contract", "fixtures", "training"]),
     "training": Room("training/", ["training/*.cpp", "training/*.h"], r"training/(scenarios|parity|mpi|kit)/", kStories + kRecords, ["training"]),
     "judge": Room("compare/judge/", ["compare/judge/*.cpp", "compare/judge/*.h"], "$^", kLines, ["compare", "judge_injection"]),
