@@ -195,7 +195,7 @@ class ReferenceSubject final : public Subject, public Tracing {
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment& env) override {
     if (const Support s = supports(p); !s.yes) throw std::invalid_argument("reference: " + s.why);
-    const Run run{p, inputs, outputs, std::max(1, env.threads)};
+    const Run run{p, inputs, outputs, env.threads};
     if (stands_still(run)) return {"reference, noop", 0};
     if (p.as<Cast>()) {
       cast(run);

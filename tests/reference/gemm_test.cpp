@@ -163,6 +163,18 @@ TEST(Gemm, Chains) {
             0x1p-136f);
 }
 
+TEST(TensorCore, AStepHasAsManyProductsAsTheCoreTakes) {
+  const reference::TensorCore& core = reference::kHopperFp8;
+  const std::vector<reference::Factor> most(static_cast<size_t>(core.length), reference::Factor{1, 0});
+  EXPECT_EQ(reference::tensor_core_step(core, most, most, 0.0), core.length);
+  std::vector<reference::Factor> more = most;
+  more.push_back({1, 0});
+  EXPECT_THROW(reference::tensor_core_step(core, more, more, 0.0), std::invalid_argument);
+  EXPECT_THROW(reference::tensor_core_step(core, most, more, 0.0), std::invalid_argument);
+  EXPECT_THROW(reference::tensor_core_step(core, std::span(most).first(1), std::span(most).first(2), 0.0),
+               std::invalid_argument);
+}
+
 // N16.4: subnormal E4M3 has the exponent -6, subnormal E5M2 -14, each in a product with the other.
 TEST(Gemm, MixedSubnormals) {
   const reference::Factor e4 = reference::factor_of(0x1p-9, -6), e5 = reference::factor_of(0x1p-16, -14);
