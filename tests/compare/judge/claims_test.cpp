@@ -181,6 +181,20 @@ TEST(Claims, ASwizzleComesBack) {
   ASSERT_EQ(v.breaches.size(), 1u);
   EXPECT_EQ(v.breaches[0].claim, "round-trip");
   EXPECT_EQ(v.breaches[0].where, "row 3, column 2 of the scales");
+  // A scale in the place of its neighbour: only scales of blocks of 128 have copies (N9.6).
+  EXPECT_TRUE(breaks(judged("swizzle mxfp8 130x256 e8m0 inverse=1",
+                            [](const Problem& p, auto out, auto&) {
+                              if (const Buffer* gemm = fakes::output(out, "row.scale_gemm");
+                                  !p.as<Swizzle>()->inverse)
+                                gemm->bytes[1] = gemm->bytes[0];
+                            }),
+                     "round-trip"));
+}
+
+TEST(Claims, WhatOnlyTheDataTellIsUnsupported) {
+  const Verdict v = judged(kMx, [](auto&, auto, auto&) { throw Unsupported("no such data"); });
+  EXPECT_EQ(v.outcome, Outcome::unsupported);
+  EXPECT_EQ(v.reason, "no such data");
 }
 
 TEST(Expectations, Unsupported) {
@@ -200,6 +214,8 @@ TEST(Expectations, Failure) {
   EXPECT_EQ(judged(kMx, spoil, fails).outcome, Outcome::passed);
   EXPECT_EQ(judged(kMx, nullptr, fails).outcome, Outcome::failed);  // turned red: it passes
   EXPECT_EQ(judged(kMx, elsewhere, fails).outcome, Outcome::failed);
+  auto both = [&](auto& p, auto out, auto& env) { elsewhere(p, out, env), spoil(p, out, env); };
+  EXPECT_EQ(judged(kMx, both, fails).outcome, Outcome::failed);  // at row.data first
   // What is mistrusted passes, but for that; what did not run says nothing.
   const Verdict mistrusted = judged("cast e4m3 8x32 bf16 fill=zeros", nullptr, fails);
   EXPECT_EQ(mistrusted.outcome, Outcome::failed);
@@ -303,6 +319,11 @@ TEST(Splits, MembersAreTheirOwnLinesAndTheSpareRoomIsNobodys) {
                      if (p.as<Quantize>() && p.rng.member == 2) flip(out, "col.data", 5);
                    }),
             std::set<std::string>{"member"});
+  const Verdict second = judged(line, [](const Problem& p, auto out, auto&) {
+    if (p.as<Quantize>() && p.rng.member == 2) flip(out, "col.data", 5);
+  });
+  ASSERT_FALSE(second.breaches.empty());
+  EXPECT_EQ(second.breaches[0].plane, "col.data[2]");  // of which member
   EXPECT_TRUE(broken(line, [](auto&, auto out, auto&) { flip(out, "offsets", 8); }).count("parity"));
   EXPECT_EQ(broken(line,
                    [](const Problem& p, auto out, auto&) {

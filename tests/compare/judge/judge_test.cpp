@@ -258,6 +258,17 @@ TEST(Judge, HintsOfAProduct) {
                    for (int n : {1, 19, 47}) add(g, n, 32 + n / 4, 5000);
                  }),
       "only in columns m = 32..47 of d");
+  const char* narrow = "gemm a=mxfp8 b=mxfp8 70x2x96 out=f32";  // d is 2x70
+  has(hint_after(narrow,
+                 [&](auto& g) {
+                   for (int m : {0, 9, 64}) add(g, 0, m, 5000);
+                 }),
+      "only in row n = 0 of d");
+  has(hint_after("gemm a=mxfp8 b=mxfp8 2x50x96 out=f32",
+                 [&](auto& g) {
+                   for (int n : {0, 9, 40}) add(g, n, 0, 5000);
+                 }),
+      "only in column m = 0 of d");
   has(hint_after(line,
                  [&](auto& g) {
                    for (int n = 0; n < 50; ++n)

@@ -28,7 +28,14 @@ std::vector<Breach> lawless(const std::string& line,
   std::vector<PlaneData> out = execute(*reference, p, inputs, {}).planes;
   EXPECT_TRUE(check_laws(p, inputs, out, "reference").empty()) << line;
   spoil(out);
-  return check_laws(p, inputs, out, "reference");
+  const std::vector<Breach> breaches = check_laws(p, inputs, out, "reference");
+  for (const Breach& b : breaches) {
+    const PlaneData* at = find_plane(out, b.plane);
+    EXPECT_TRUE(at && b.row >= 0 && b.row < at->plane.padded.rows && b.col >= 0 &&
+                b.col < at->plane.padded.cols)
+        << line << ": " << b.claim << " at " << b.plane << ' ' << b.row << ' ' << b.col;
+  }
+  return breaches;
 }
 PlaneData& plane(std::vector<PlaneData>& planes, const std::string& name) {
   for (PlaneData& p : planes)
@@ -322,6 +329,40 @@ TEST(Laws, SwizzlePlacesAndPadding) {
   expect_law(lawless("quantize mxfp8 33x70 bf16 dir=row",
                      [](auto& out) { plane(out, "row.scale_inv").bytes[3] = std::byte{1}; }),
              "padding", "row.scale_inv");
+  // N9.6: every one of the four copies.
+  for (const size_t copy : {0, 1, 3, 4})
+    expect_law(lawless("swizzle fp8_block 130x256 f32 dir=row",
+                       [copy](auto& out) { plane(out, "row.scale_gemm").bytes[copy] ^= std::byte{1}; }),
+               "round-trip", "row.scale_gemm");
+}
+
+// N17.5: a decode scale that is given is the one that is stored.
+TEST(Laws, AGivenDecodeScaleIsStored) {
+  const auto breaches =
+      lawless("quantize fp8_delayed 4x8 f32 dir=row scale=3 scale_order=decode_first",
+              [](auto& out) { set_code(Encoding::f32, plane(out, "row.scale_inv").bytes, 0, 0x40400001); });
+  ASSERT_FALSE(breaches.empty());
+  EXPECT_EQ(breaches[0].claim + " " + breaches[0].plane, "range row.scale_inv");
+  EXPECT_EQ(std::pair(breaches[0].row, breaches[0].col), std::pair(int64_t{0}, int64_t{0}));
+}
+
+// The scales of the two directions are compared, given or not: those of fp8_block in the GEMM layout alone
+// are exponents of what is given (N9.6, N17.12).
+TEST(Laws, SharedScalesThatAreGivenAreCompared) {
+  const auto laws_of = [](const std::string& line) {
+    const Problem p = fakes::problem(line);
+    const auto reference = make_reference_subject();
+    const auto inputs = *make_inputs(p, *reference);
+    std::vector<std::string> evaluated;
+    check_laws(p, inputs, execute(*reference, p, inputs, {}).planes, "reference", &evaluated);
+    return evaluated;
+  };
+  const auto compares = [&](const std::string& line) {
+    const auto laws = laws_of(line);
+    return std::find(laws.begin(), laws.end(), "coherent") != laws.end();
+  };
+  EXPECT_TRUE(compares("quantize mxfp8 64x64 bf16 block=32x32 scale_from=scale scales=gemm"));
+  EXPECT_TRUE(compares("quantize fp8_block 64x64 bf16 scale_from=scale scale_order=decode_first"));
 }
 
 TEST(Laws, EveryFormatsCodesAreNearestToTheScaledValue) {

@@ -33,8 +33,10 @@ std::set<std::string> broken(const std::string& line, const Codes& codes) {
   const Problem p = fakes::problem(line);
   std::set<std::string> out;
   for (const Breach& b :
-       check_laws(p, filled(input_planes(p), codes), filled(output_planes(p), codes), "fake"))
+       check_laws(p, filled(input_planes(p), codes), filled(output_planes(p), codes), "fake")) {
     out.insert(b.claim + " " + b.plane);
+    EXPECT_TRUE(b.row == 0 && b.col >= 0 && b.col < p.x.shape.cols) << line << ": " << b.col;
+  }
   return out;
 }
 const std::set<std::string> kNone;
