@@ -216,6 +216,14 @@ TEST(Expectations, Failure) {
   EXPECT_EQ(judged(kMx, elsewhere, fails).outcome, Outcome::failed);
   auto both = [&](auto& p, auto out, auto& env) { elsewhere(p, out, env), spoil(p, out, env); };
   EXPECT_EQ(judged(kMx, both, fails).outcome, Outcome::failed);  // at row.data first
+  // A wrong scale is named before the codes that it decides.
+  fails.fail->plane = "row.data";
+  EXPECT_EQ(
+      judged(
+          kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes[0] ^= std::byte{1}; },
+          fails)
+          .outcome,
+      Outcome::failed);
   // What is mistrusted passes, but for that; what did not run says nothing.
   const Verdict mistrusted = judged("cast e4m3 8x32 bf16 fill=zeros", nullptr, fails);
   EXPECT_EQ(mistrusted.outcome, Outcome::failed);
