@@ -310,8 +310,9 @@ TEST(ReferenceSubject, NothingIsToldWhereNothingIsComputed) {
     LineCase c(line, noisy_inputs(line));
     const Direction other = c.p.col ? Direction::row : Direction::col;
     EXPECT_TRUE(make_reference_subject()->trace(c.p, c.inputs, other, 0, 0).empty()) << line;
-    if (c.p.as<Swizzle>())
+    if (c.p.as<Swizzle>()) {
       EXPECT_TRUE(make_reference_subject()->trace(c.p, c.inputs, Direction::col, 0, 0).empty()) << line;
+    }
   }
 }
 
