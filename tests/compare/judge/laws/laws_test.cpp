@@ -48,6 +48,14 @@ void expect_law(const std::vector<Breach>& breaches, const std::string& claim,
                           [&](const Breach& b) { return b.claim == claim && b.plane == plane_name; }))
       << claim << " at " << plane_name << " is not broken";
 }
+// The first breach, with its place.
+void expect_first(const std::vector<Breach>& breaches, const std::string& claim,
+                  const std::string& plane_name, std::pair<int64_t, int64_t> place) {
+  ASSERT_FALSE(breaches.empty());
+  EXPECT_EQ(breaches[0].claim, claim);
+  EXPECT_EQ(breaches[0].plane, plane_name);
+  EXPECT_EQ(std::pair(breaches[0].row, breaches[0].col), place);
+}
 
 TEST(Laws, HalfStepSeesAnyOtherCode) {
   // Every element moved by one code, one at a time.
@@ -157,9 +165,7 @@ TEST(Laws, TheMultiplierOfAnNvfp4ChainIsItsOwnPlace) {
   const auto breaches = lawless("scale_chain nvfp4 8x2 f32", [](auto& out) {
     set_code(Encoding::f32, plane(out, "multiplier").bytes, 3, 0x3F800000);
   });
-  ASSERT_EQ(breaches.size(), 1u);
-  EXPECT_EQ(breaches[0].claim + " " + breaches[0].plane, "range multiplier");
-  EXPECT_EQ(std::pair(breaches[0].row, breaches[0].col), std::pair(int64_t{3}, int64_t{0}));
+  expect_first(breaches, "range", "multiplier", {3, 0});
 }
 
 // N17.15: an amax so small that its decode scale vanishes has the epsilon of its source, and no other has.
@@ -341,9 +347,7 @@ TEST(Laws, AGivenDecodeScaleIsStored) {
   const auto breaches =
       lawless("quantize fp8_delayed 4x8 f32 dir=row scale=3 scale_order=decode_first",
               [](auto& out) { set_code(Encoding::f32, plane(out, "row.scale_inv").bytes, 0, 0x40400001); });
-  ASSERT_FALSE(breaches.empty());
-  EXPECT_EQ(breaches[0].claim + " " + breaches[0].plane, "range row.scale_inv");
-  EXPECT_EQ(std::pair(breaches[0].row, breaches[0].col), std::pair(int64_t{0}, int64_t{0}));
+  expect_first(breaches, "range", "row.scale_inv", {0, 0});
 }
 
 // Codes under one given scale are one in both directions; only the exponents that fp8_block stores in the
@@ -416,9 +420,7 @@ TEST(Laws, TheAmaxOfARotationIsItsOwnPlace) {
   const auto breaches = lawless("hadamard nvfp4 32x16 bf16", [](auto& out) {
     set_code(Encoding::f32, plane(out, "amax").bytes, 0, 0x7F000000);
   });
-  ASSERT_EQ(breaches.size(), 1u);
-  EXPECT_EQ(breaches[0].claim + " " + breaches[0].plane, "range amax");
-  EXPECT_EQ(std::pair(breaches[0].row, breaches[0].col), std::pair(int64_t{0}, int64_t{0}));
+  expect_first(breaches, "range", "amax", {0, 0});
 }
 
 TEST(Laws, RotationAndPhiloxAreSeen) {
