@@ -54,6 +54,13 @@ TEST(Gemm, NothingToSum) {
   EXPECT_EQ(run("gemm a=mxfp8 b=mxfp8 5x0x32 out=f32").served.launches, 0);
 }
 
+// Words of eight results where each row of d begins at one, single results elsewhere: as is said.
+TEST(Gemm, SaysHowItStores) {
+  EXPECT_TRUE(run("gemm a=mxfp8 b=mxfp8 16x8x64").served.by.ends_with("d vector"));
+  EXPECT_TRUE(run("gemm a=mxfp8 b=mxfp8 12x8x64").served.by.ends_with("d scalar"));
+  EXPECT_TRUE(run("gemm a=mxfp8 b=mxfp8 16x8x64", {.alignment = 8}).served.by.ends_with("d scalar"));
+}
+
 TEST(Gemm, StepsAfterTheSum) {
   EXPECT_EQ(sum_of({1}, {1}, "beta=1 bias=f32", {{"c", floats({0x1p24f})}, {"bias", floats({-0x1p24f})}}),
             0.0f);                                                            // bias first: 1

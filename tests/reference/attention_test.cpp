@@ -69,6 +69,19 @@ TEST(Attention, TwoKeysByHand) {
   expect_same_on_host(line, given, y);
 }
 
+// N20.10: a share of 2^-149 drops what `keep` does not keep, as any share above 0 does.
+TEST(Attention, TheLeastDropoutDrops) {
+  const std::string line = "attention identity 1x2 bf16 kv=2 softmax_scale=1 dropout=0x00000001";
+  const std::map<std::string, Blob> given = {{"q", halves({0, 0})},
+                                             {"k", halves({1, 0, 0, 1})},
+                                             {"v", halves({1, 2, 3, 4})},
+                                             {"keep", blob(std::vector<uint8_t>{0, 1})}};
+  const Outputs y = run_line(line, given);
+  EXPECT_EQ(floats(y, "s"), (std::vector<float>{0, 0.5f}));
+  EXPECT_EQ(floats(y, "out"), (std::vector<float>{1.5f, 2}));
+  expect_same_on_host(line, given, y);
+}
+
 // A trace tells of the key that weighs most in the element's row and head: of two heads, whose rows look at
 // one key each.
 TEST(Attention, TraceFollowsTheMostProbableKey) {

@@ -33,6 +33,14 @@ TEST(Runs, TheOtherEnvironmentsOfASuiteAreMany) {
   EXPECT_EQ(alignments, (std::set<int>{1, 4, 16, 64}));
 }
 
+// A failure prints its environment to be repeated, so that of a line is one for good.
+TEST(Runs, TheOtherEnvironmentOfALineIsOneForGood) {
+  EXPECT_EQ(to_text(other_environment(fakes::problem("quantize mxfp8 8x64 bf16 seed=3"), {})),
+            "threads=2,order=reverse,poison=3c,alignment=64");
+  EXPECT_EQ(to_text(other_environment(fakes::problem("quantize mxfp8 8x64 bf16 seed=4"), {})),
+            "threads=2,order=707,poison=3c,alignment=1");
+}
+
 TEST(Runs, TheOtherEnvironmentDiffersFromAnyOne) {
   for (const Environment& base :
        {Environment{.threads = 2}, Environment{.order = Environment::kReverse}, Environment{.order = 17},
