@@ -150,6 +150,15 @@ TEST(Geometry, OperandsOfAGemm) {  // N16.1, worked by hand: M 96, N 40, K 160
   EXPECT_EQ(inputs("gemm a=nvfp4 b=fp8_block 96x40x160 op=NT amax=2 beta=-1 out=f16 bias=bf16"),
             "a.amax f32 1x1, a.scale_inv e4m3 96x10/128x12, a.data e2m1 96x160, b.scale_inv f32 2x40, b.data "
             "e4m3 40x160, c f16 40x96, bias bf16 1x96");
+  // Any beta but a zero reads c (N16.8).
+  for (const char* beta : {"1", "-1", "2", "0.25", "1e-45", "inf", "nan", "1.5"})
+    EXPECT_TRUE(
+        inputs(std::string("gemm a=identity b=identity 4x4x4 beta=") + beta).ends_with(", c bf16 4x4"))
+        << beta;
+  for (const char* beta : {"0", "-0"})
+    EXPECT_FALSE(
+        inputs(std::string("gemm a=identity b=identity 4x4x4 beta=") + beta).ends_with(", c bf16 4x4"))
+        << beta;
   EXPECT_EQ(outputs("gemm a=nvfp4 b=fp8_block 96x40x160 op=NT out=e5m2"), "d e5m2 40x96");
   const Problem p =
       *parse_line("gemm a=nvfp4 b=mxfp8 96x40x160 op=NN a.rht=1 b.fill=wide seed=5 b.source=f32");
