@@ -83,7 +83,7 @@ struct ElementRule {
     const uint32_t sign = 1u << (code_bits - 1);
     return zero == NegZero::drop && code == sign ? 0u : code;
   }
-  // The same of a scaled element y that was cast to `code`: a NaN has a code of its own (N17.16).
+  // The code that is stored of a scaled element y that was cast to `code`: a NaN may have its own (N17.16).
   ASSAY_LANE uint32_t stored(uint32_t y, uint32_t code) const {
     return has_nan_code(y) ? (code & nan_mask) | nan_bits : stored(code);
   }

@@ -1,5 +1,4 @@
-// What no Problem may be: every rule of contract/line/validate.cpp, by a line, or by a Problem that no line
-// says.
+// The rules of contract/line/validate.cpp: each is broken by a line, or by a Problem that no line can say.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -54,7 +54,7 @@ TEST(Gemm, NothingToSum) {
   EXPECT_EQ(run("gemm a=mxfp8 b=mxfp8 5x0x32 out=f32").served.launches, 0);
 }
 
-// Words of eight results where each row of d begins at one, single results elsewhere: as is said.
+// The kernel stores eight results at once where every row of d begins at 16 bytes, and says which it did.
 TEST(Gemm, SaysHowItStores) {
   EXPECT_TRUE(run("gemm a=mxfp8 b=mxfp8 16x8x64").served.by.ends_with("d vector"));
   EXPECT_TRUE(run("gemm a=mxfp8 b=mxfp8 12x8x64").served.by.ends_with("d scalar"));

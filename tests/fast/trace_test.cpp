@@ -21,8 +21,9 @@ bool has_steps(const Problem& p, Direction d) {
   return d == Direction::row ? p.row || !p.col : p.col.has_value();
 }
 
-// The first step of `kernels` whose value is none of the reference's, each looked for behind the one before
-// it. The sides report at different grain and may cite different clauses for one value.
+// The first step of `kernels` that has no step of the reference with its value, each looked for behind the
+// one before it. Empty where all have one. The sides report at different grain and may cite different clauses
+// for one value.
 std::string without_partner(const std::vector<TraceStep>& kernels, const std::vector<TraceStep>& reference) {
   auto at = reference.begin();
   for (const TraceStep& step : kernels) {

@@ -33,7 +33,7 @@ TEST(Runs, TheOtherEnvironmentsOfASuiteAreMany) {
   EXPECT_EQ(alignments, (std::set<int>{1, 4, 16, 64}));
 }
 
-// A failure prints its environment to be repeated, so that of a line is one for good.
+// A failure prints the environment that repeats it, so a line must always get the same one.
 TEST(Runs, TheOtherEnvironmentOfALineIsOneForGood) {
   EXPECT_EQ(to_text(other_environment(fakes::problem("quantize mxfp8 8x64 bf16 seed=3"), {})),
             "threads=2,order=reverse,poison=3c,alignment=64");
