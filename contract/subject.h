@@ -122,9 +122,9 @@ class Subject {
   // The words that every line it runs has, without a size: "quantize mxfp8 bf16 dir=row". A hunt begins with
   // such lines, because it would hardly draw one by chance. Empty where it runs several kinds of lines.
   virtual std::string own_words() const { return {}; }
-  // Why the bits of a gemm that it supports are not pinned: then the judge asks whether d lies inside the
-  // bound (N16.13), not whether it equals the reference's bit for bit. Nothing: they are, as those of every
-  // other op.
+  // Why the bits of a gemm or of attention that it supports are not pinned: then the judge asks whether its
+  // planes lie inside the bounds (N16.13, N20.18), not whether they equal the reference's bit for bit.
+  // Nothing: they are pinned, as those of every other op.
   virtual std::optional<std::string> unpinned(const Problem&) const { return {}; }
   // Computes every output plane from the input planes. Buffers come in the order of input_planes() and
   // output_planes(). Writes zeros into padding; under noop == 1 writes nothing. Throws std::exception on

@@ -53,7 +53,7 @@ class GpuSubject final : public Subject {
     return here.yes ? kernels_run(p) : here;
   }
 
-  std::optional<std::string> unpinned(const Problem& p) const override { return own_order(p); }
+  std::optional<std::string> unpinned(const Problem& p) const override { return own_on_gpu(p); }
 
   Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment& env) override {
