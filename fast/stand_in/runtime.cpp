@@ -39,6 +39,7 @@ cudaError_t __real_cudaFuncSetAttribute(const void* function, cudaFuncAttribute 
 cudaError_t __real_cudaGetLastError();
 cudaError_t __real_cudaMallocAsync(void** data, size_t bytes, cudaStream_t stream);
 cudaError_t __real_cudaFreeAsync(void* data, cudaStream_t stream);
+cudaError_t __real_cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 cudaError_t __real_cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
 cudaError_t __real_cudaGetDevice(int* device);
 cudaError_t __real_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
@@ -95,6 +96,11 @@ cudaError_t __wrap_cudaFreeAsync(void* data, cudaStream_t stream) {
   if (!device) return __real_cudaFreeAsync(data, stream);
   device->release(data);
   return cudaSuccess;
+}
+
+// A Device has no pool.
+cudaError_t __wrap_cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  return device_in_use() ? cudaErrorNotSupported : __real_cudaDeviceGetDefaultMemPool(pool, device);
 }
 
 cudaError_t __wrap_cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
