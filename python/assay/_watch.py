@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from ._errors import AssayError
 
@@ -46,6 +46,16 @@ def snapshot(value: Any) -> Any:
         strides = value.stride()
         setattr(kept, "stride", lambda: strides)
     return kept
+
+
+def _tensors(held: Any) -> Iterator[Any]:
+    """The tensors of a snapshot: itself, or those that it has."""
+    import torch
+    if isinstance(held, torch.Tensor):
+        yield held
+    elif isinstance(held, Snapshot):
+        for inner in vars(held).values():
+            yield from _tensors(inner)
 
 
 def quantizes(module: Any) -> bool:
@@ -312,18 +322,20 @@ class Sample:
         self.step = step
         self.items: list[Any] = []
         self.taken: set[tuple[str, str]] = set()
-        self.event: Any = None
+        self.events: list[Any] = []
 
     def mark(self) -> None:
-        """The copies of a device are made when this event is over."""
+        """Marks the place behind the copies on each device that holds some, so that wait() can wait for it."""
         import torch
-        if any(getattr(source, "is_cuda", False) for _, _, source, _ in self.items):
-            self.event = torch.cuda.Event()
-            self.event.record()
+        devices = {t.device for _, _, source, made in self.items for held in (source, made) for t in _tensors(held) if t.is_cuda}
+        for device in devices:
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(device))
+            self.events.append(event)
 
     def wait(self) -> None:
-        if self.event is not None:
-            self.event.synchronize()
+        for event in self.events:
+            event.synchronize()
 
 
 def _held(weight: Any) -> Any:
