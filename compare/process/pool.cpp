@@ -171,15 +171,27 @@ Result<std::string> in_child(const std::function<std::string()>& work, double ti
   return std::move(*text);
 }
 
-Support present_in_child(const Subject& subject) {
+namespace {
+
+Support support_in_child(const std::function<Support()>& asked) {
   const Result<std::string> answer = in_child(
       [&] {
-        const Support p = subject.present();
-        return (p.yes ? "y" : "n") + p.why;
+        const Support support = asked();
+        return (support.yes ? "y" : "n") + support.why;
       },
       60);
   if (!answer) return {false, answer.error().text()};
   return {answer->starts_with('y'), answer->substr(1)};
+}
+
+}  // namespace
+
+Support present_in_child(const Subject& subject) {
+  return support_in_child([&] { return subject.present(); });
+}
+
+Support supports_in_child(const Subject& subject, const Problem& problem) {
+  return support_in_child([&] { return subject.supports(problem); });
 }
 
 }  // namespace assay

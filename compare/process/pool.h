@@ -52,8 +52,9 @@ class InThisProcess {
   InThisProcess& operator=(const InThisProcess&) = delete;
 };
 
-// Subject::present(), asked in a child process: a subject may touch a device to answer, and a process that
-// forks workers must not.
+// Subject::present() and Subject::supports(), asked in a child process: a subject may touch a device to
+// answer, and a process that forks workers must not.
 Support present_in_child(const Subject& subject);
+Support supports_in_child(const Subject& subject, const Problem& problem);
 
 }  // namespace assay

@@ -44,6 +44,45 @@ inline Subjects with(std::string name, Spoiled::Spoil spoil) {
   return s;
 }
 
+// The reference as a GPU would be: its driver serves the process that first asked it for anything, and none
+// that this one has forked since. With a fault, the first byte of its last output is wrong.
+class OnAGpu final : public ForwardingSubject {
+ public:
+  explicit OnAGpu(bool faulty) : ForwardingSubject(make_reference_subject(), "gpu"), faulty_(faulty) {}
+  Support present() const override {
+    asked();
+    return {};
+  }
+  Support supports(const Problem& p) const override {
+    asked();
+    return ForwardingSubject::supports(p);
+  }
+  Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out,
+             const Environment& env) override {
+    asked();
+    Environment alone = env;
+    alone.threads = 1;
+    const Served served = ForwardingSubject::run(p, in, out, alone);
+    if (faulty_ && !out.back().bytes.empty()) out.back().bytes[0] ^= std::byte{1};
+    return served;
+  }
+
+ private:
+  void asked() const {
+    if (started_ == 0) started_ = ::getpid();
+    if (started_ != ::getpid()) throw std::runtime_error("initialization error");
+  }
+  bool faulty_;
+  mutable pid_t started_ = 0;
+};
+
+inline Subjects on_a_gpu(bool faulty = false) {
+  Subjects s;
+  s.owned.push_back(std::make_unique<Spoiled>("reference", nullptr));
+  s.owned.push_back(std::make_unique<OnAGpu>(faulty));
+  return s;
+}
+
 inline Problem problem(const std::string& line) {
   Result<Problem> p = parse_line(line);
   if (!p) throw std::runtime_error(line + ": " + p.error().text());

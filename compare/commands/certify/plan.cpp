@@ -11,20 +11,42 @@ namespace assay {
 
 namespace {
 
-// Asks each subject once whether it is present.
-class Presence {
+// What a subject says of itself and of every part.
+struct Answer {
+  Support present;
+  std::string runs;  // 'y' or 'n' for each part
+};
+
+// Asks each subject once, in a child: a process that has asked a GPU's driver cannot fork workers that use
+// the GPU.
+class Answers {
  public:
-  explicit Presence(const Subjects& subjects) : subjects_(subjects) {}
-  const Support& of(const std::string& name) {
-    const auto known = present_.find(name);
-    if (known != present_.end()) return known->second;
-    const Subject* s = subjects_.find(name);
-    return present_[name] = s ? present_in_child(*s) : Support{false, "no subject has this name"};
+  Answers(const Subjects& subjects, const std::vector<CertifyPart>& parts)
+      : subjects_(subjects), parts_(parts) {}
+  const Answer& of(const std::string& name) {
+    const auto known = answers_.find(name);
+    return known != answers_.end() ? known->second : answers_[name] = ask(subjects_.find(name));
   }
 
  private:
+  Answer ask(const Subject* s) const {
+    if (!s) return {{false, "no subject has this name"}, {}};
+    const Support here = present_in_child(*s);
+    if (!here.yes) return {here, {}};
+    const Result<std::string> runs = in_child(
+        [&] {
+          std::string out;
+          for (const CertifyPart& part : parts_) out += s->supports(part.problem).yes ? 'y' : 'n';
+          return out;
+        },
+        60);
+    if (!runs) return {{false, runs.error().text()}, {}};
+    return {here, *runs};
+  }
+
   const Subjects& subjects_;
-  std::map<std::string, Support> present_;
+  const std::vector<CertifyPart>& parts_;
+  std::map<std::string, Answer> answers_;
 };
 
 std::vector<CertifySide> sides_of(const CertifyPart& part, const std::vector<std::string>& names) {
@@ -34,16 +56,15 @@ std::vector<CertifySide> sides_of(const CertifyPart& part, const std::vector<std
   return out;
 }
 
-// The claims of a part. One that its subject does not support is not made at all.
-PartRecord claims_of(const CertifyPart& part, const std::vector<CertifySide>& sides, const Subjects& subjects,
-                     Presence& presence) {
+// The claims of the part with this number. One that its subject does not support is not made at all.
+PartRecord claims_of(size_t part, const std::vector<CertifySide>& sides, Answers& answers) {
   PartRecord record;
   for (const CertifySide& side : sides) {
     ClaimRecord claim{side, "passed", "", 0, 0, {}};
-    if (const Support& here = presence.of(side.subject); !here.yes) {
+    if (const Answer& answer = answers.of(side.subject); !answer.present.yes) {
       claim.outcome = "skipped";
-      claim.reason = here.why;
-    } else if (!subjects.find(side.subject)->supports(part.problem).yes) {
+      claim.reason = answer.present.why;
+    } else if (answer.runs[part] != 'y') {
       continue;
     } else {
       record.runs.push_back(record.claims.size());
@@ -100,10 +121,10 @@ double CertifyPlan::weight() const {
 CertifyPlan make_plan(std::vector<CertifyPart> parts, const std::vector<std::string>& names,
                       const Subjects& subjects, const std::map<std::string, json::Value>& earlier) {
   CertifyPlan plan;
-  Presence presence(subjects);
+  Answers answers(subjects, parts);
   for (size_t i = 0; i < parts.size(); ++i) {
     const CertifyPart& part = parts[i];
-    PartRecord record = claims_of(part, sides_of(part, names), subjects, presence);
+    PartRecord record = claims_of(i, sides_of(part, names), answers);
     if (const auto it = earlier.find(part.name);
         it != earlier.end() && covers(it->second, part_head(part), record)) {
       record.taken = it->second;

@@ -176,7 +176,7 @@ int explain_line(ExplainSession& s) {
   if (!subject) return s.fail("no subject '" + name + "'", 3);
   if (const Support here = present_in_child(*subject); !here.yes)
     return s.fail("subject " + name + " is absent: " + here.why, 3);
-  if (const Support support = subject->supports(*problem); !support.yes)
+  if (const Support support = supports_in_child(*subject, *problem); !support.yes)
     return s.fail(name + " does not run this line: " + support.why, 3);
   const auto inputs = make_inputs(*problem, s.subjects.reference());
   if (!inputs) return s.fail(inputs.error().text(), 2);
