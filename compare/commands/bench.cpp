@@ -235,17 +235,12 @@ class BenchRun {
   int run() {
     if (!begin()) return 2;
     const InterruptScope scope;
-    judge_all();
-    for (const SuiteEntry& entry : options_.entries) {
-      if (interrupted()) break;
-      const string line = to_line(entry.problem);
-      out_ << line << "\n";
-      for (const string& name : options_.subjects) {
-        if (interrupted()) cut_short_ = true;
-        if (!cut_short_ && !time_case(entry.problem, line, name)) return 2;
-      }
-      if (cut_short_) break;
-      ++done_;
+    std::span<const SuiteEntry> left = options_.entries;
+    for (const size_t group = judged_at_once(); !left.empty() && !interrupted() && !cut_short_;
+         left = left.subspan(std::min(group, left.size()))) {
+      const auto entries = left.first(std::min(group, left.size()));
+      judge(entries);
+      if (!time(entries)) return 2;
     }
     return finish();
   }
@@ -281,30 +276,48 @@ class BenchRun {
   }
 
   // As many as the machine has cores, and memory for the largest of them.
-  int judged_at_once() const {
+  size_t judged_at_once() const {
+    const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
     const std::optional<int64_t> free = bytes_available();
-    if (!free) return 0;
+    if (!free) return static_cast<size_t>(cores);
     int64_t greatest = 1;
     for (const SuiteEntry& entry : options_.entries)
       greatest = std::max(greatest, bytes_as_a_whole(entry.problem));
-    const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-    return static_cast<int>(std::clamp<int64_t>(*free / greatest, 1, cores));
+    return static_cast<size_t>(std::clamp<int64_t>(*free / greatest, 1, cores));
   }
-  // Every case, before anything is timed: what is timed has the machine for itself.
-  void judge_all() {
+  // Cases of one group, before any of them is timed: what is timed has the machine for itself. A run that is
+  // interrupted has the times of the groups before.
+  void judge(std::span<const SuiteEntry> entries) {
     for (const string& name : options_.subjects) {
       if (subjects_.find(name)->interprets()) continue;
       RunSettings settings;
       settings.subjects = {name};
       settings.claims.environment = options_.environment;
-      settings.jobs = judged_at_once();
+      settings.jobs = static_cast<int>(entries.size());
       settings.timeout = options_.timeout;
-      settings.on_wait = shower("judging " + name, fmt::format("{} lines", options_.entries.size()));
-      run_cases(options_.entries, subjects_, settings, [&](const CaseResult& r) {
-        verdicts_[{to_line(options_.entries[r.index].problem), name}] = not_timed(r.verdicts.front());
+      settings.on_wait = shower(
+          "judging " + name,
+          fmt::format("lines {} to {} of {}", done_ + 1, done_ + entries.size(), options_.entries.size()));
+      run_cases(entries, subjects_, settings, [&](const CaseResult& r) {
+        verdicts_[{to_line(entries[r.index].problem), name}] = not_timed(r.verdicts.front());
       });
       progress_.wipe();
     }
+  }
+  // False where a row cannot be compared with the earlier one.
+  bool time(std::span<const SuiteEntry> entries) {
+    for (const SuiteEntry& entry : entries) {
+      if (interrupted()) break;
+      const string line = to_line(entry.problem);
+      out_ << line << "\n";
+      for (const string& name : options_.subjects) {
+        if (interrupted()) cut_short_ = true;
+        if (!cut_short_ && !time_case(entry.problem, line, name)) return false;
+      }
+      if (cut_short_) break;
+      ++done_;
+    }
+    return true;
   }
 
   // False where a row cannot be compared with the earlier one. What an interrupt ends is neither timed nor
