@@ -110,8 +110,6 @@ TensorMap decode_tensor_map(std::span<const std::byte, kTensorMapBytes> bytes) {
 
 std::vector<BulkPiece> pieces_of(const TensorMap& m, std::span<const int32_t> first, uint64_t shared) {
   std::vector<BulkPiece> out;
-  if (m.half_bytes && first[0] % 2)
-    refuse("of elements of half a byte is asked for the odd element " + std::to_string(first[0]));
   const uint64_t row_bytes = m.inner_bytes();
   const uint64_t rows = m.box_bytes() / row_bytes;
   const int64_t begin = first[0], end = begin + m.box[0], size = static_cast<int64_t>(m.sizes[0]);

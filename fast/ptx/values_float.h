@@ -19,15 +19,15 @@ inline float flush(float v) {
 inline float saturate(float v) { return v > 0.0f ? (v < 1.0f ? v : 1.0f) : 0.0f; }
 
 // The result, or, if it is a NaN, the NaN that hardware gives. In binary32 that is the canonical NaN. In
-// binary64 it is the first operand that is a NaN, made quiet, or FFF8000000000000 if no operand is: an H100
-// keeps the payload of one NaN and sets that sign; which of two NaN it keeps is assumed.
+// binary64 it is the last operand that is a NaN, made quiet, or FFF8000000000000 if no operand is, as an H100
+// has it for sums, products and fused ones.
 template <class... Operands> float or_nan(float v, Operands...) { return canonical(v); }
 template <class... Operands> double or_nan(double v, Operands... operands) {
   constexpr uint64_t kQuiet = 0x0008000000000000ull, kOfNoOperand = 0xFFF8000000000000ull;
   if (v == v) return v;
   uint64_t bits = 0;
   for (const double o : {operands...})
-    if (o != o && bits == 0) bits = bits_of(o) | kQuiet;
+    if (o != o) bits = bits_of(o) | kQuiet;
   return as_double(bits ? bits : kOfNoOperand);
 }
 
@@ -44,8 +44,8 @@ struct MulF {
 struct FmaF {
   template <class T> T operator()(T a, T b, T c) const { return or_nan(std::fma(a, b, c), a, b, c); }
 };
-struct DivF {
-  template <class T> T operator()(T a, T b) const { return or_nan(a / b, a, b); }
+struct DivF {  // no GPU was asked which of two NaN a quotient keeps: the first is assumed
+  template <class T> T operator()(T a, T b) const { return or_nan(a / b, b, a); }
 };
 // div.approx.f32 (9.7.3.8): beyond 2^126 the reciprocal of a divisor is zero, so that an infinity divided by
 // it is NaN and all else is zero.

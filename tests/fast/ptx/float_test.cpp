@@ -189,7 +189,7 @@ TEST(PtxFloat, FtzAsksTheExactResult) {
   EXPECT_EQ(quotient_flushed, (std::vector<uint64_t>{0, 0x01000000, least}));
 }
 
-// A NaN of binary64 keeps the payload of the first operand that is a NaN. Without such an operand it is
+// A NaN of binary64 keeps the payload of the last operand that is a NaN. Without such an operand it is
 // negative.
 TEST(PtxFloat, NaNsOfBinary64) {
   const uint64_t first = 0x7FF0000000000123, second = 0xFFF8000000000456, one = 0x3FF0000000000000,
@@ -198,12 +198,14 @@ TEST(PtxFloat, NaNsOfBinary64) {
   const std::vector<Column> c = {{64, {first, one, first, second, infinity, minus}},
                                  {64, {one, second, second, first, minus, infinity}}};
   EXPECT_EQ(evaluate("add.rn.f64 $d, $a, $b;", 64, c),
-            (std::vector<uint64_t>{quiet, second, quiet, second, made, made}));
+            (std::vector<uint64_t>{quiet, second, second, quiet, made, made}));
   EXPECT_EQ(evaluate("mul.rn.f64 $d, $a, $b;", 64, c),
-            (std::vector<uint64_t>{quiet, second, quiet, second, minus, minus}));
+            (std::vector<uint64_t>{quiet, second, second, quiet, minus, minus}));
   EXPECT_EQ(evaluate("fma.rn.f64 $d, $a, $b, $b;", 64, c),
-            (std::vector<uint64_t>{quiet, second, quiet, second, minus, made}));
+            (std::vector<uint64_t>{quiet, second, second, quiet, minus, made}));
   EXPECT_EQ(evaluate("fma.rn.f64 $d, 0d3ff0000000000000, $a, $b;", 64, c),
+            (std::vector<uint64_t>{quiet, second, second, quiet, made, made}));
+  EXPECT_EQ(evaluate("div.rn.f64 $d, $a, $b;", 64, c),
             (std::vector<uint64_t>{quiet, second, quiet, second, made, made}));
   EXPECT_EQ(evaluate("sqrt.rn.f64 $d, $a;", 64, c),
             (std::vector<uint64_t>{quiet, one, quiet, second, infinity, made}));
