@@ -9,8 +9,11 @@ import re
 
 from tally import Tally
 
-# What the PTX ISA leaves open, so that two machines may differ: results with a bound alone, the order of floating-point atomics, clocks and places.
-kLeftOpen = re.compile(r"\.approx|\bdiv\.full|\b(?:atom|red)\b[^;]*\.add[^;]*\.(?:f16|bf16|f32|f64)|%(?:clock|globaltimer|smid|warpid|nsmid|gridid)|activemask")
+# What the PTX ISA leaves open, so that two machines may differ: results with a bound alone, the order of floating-point atomics, clocks and places, and
+# products that ptxas may fuse with a sum, because neither names a rounding.
+kFloat = r"(?:f16|bf16|f16x2|bf16x2|f32|f32x2|f64)"
+kLeftOpen = re.compile(r"\.approx|\bdiv\.full|\b(?:atom|red)\b[^;]*\.add[^;]*\.(?:f16|bf16|f32|f64)|%(?:clock|globaltimer|smid|warpid|nsmid|gridid)|activemask"
+                       rf"|\bmul(?:\.ftz)?(?:\.sat)?\.{kFloat}\b[\s\S]*\b(?:add|sub)(?:\.ftz)?(?:\.sat)?\.{kFloat}\b")
 
 
 def rows_of(folder):

@@ -15,6 +15,7 @@ namespace assay::silicon {
   F(cuDeviceGet)                  \
   F(cuDeviceGetAttribute)         \
   F(cuDevicePrimaryCtxRetain)     \
+  F(cuDevicePrimaryCtxRelease)    \
   F(cuDevicePrimaryCtxReset)      \
   F(cuCtxSetCurrent)              \
   F(cuModuleLoadDataEx)           \
