@@ -221,5 +221,14 @@ TEST(Dispatch, SwizzleCountsWholeBlocks) {  // N8.3
   EXPECT_EQ(parse_line("swizzle mxfp8 64x48 e8m0")->row->numerics.swizzle_extent, SwizzleExtent::ceil);
 }
 
+TEST(Dispatch, SaysWhyThereIsNone) {
+  for (const auto& [line, why] :
+       {std::pair{"quantize nvfp4 64x128 bf16 row_scaled=1 dir=col", "row-scaled NVFP4 needs row data"}}) {
+    const auto p = parse_line(std::string(line) + " flavour=te");
+    ASSERT_TRUE(p) << p.error().text();
+    EXPECT_EQ(te_kernel(*p).rejected, why);
+  }
+}
+
 }  // namespace
 }  // namespace assay

@@ -26,7 +26,7 @@ TEST(Environment, ErrorsSayWhatIsExpected) {
   EXPECT_EQ(parse_environment("order=1,poson=3").error().text(),
             "column 9: unknown environment key 'poson' (did you mean 'poison'?)");
   for (const char* bad : {"threads", "poison=123", "poison=zz", "alignment=0", "alignment=3",
-                          "alignment=8192", "order=-1", "x"})
+                          "alignment=8192", "order=-1", "x", "arch=sm_80", "arch="})
     EXPECT_FALSE(parse_environment(bad)) << bad;
 }
 

@@ -2,6 +2,8 @@
 // shapes that TransformerEngine's own tests assert for its storages.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "contract/line.h"
 #include "contract/planes.h"
 
@@ -100,6 +102,28 @@ std::string members(const Plane& p) {
     out += (out.empty() ? "" : " ") + std::to_string(m.offset) + ":" + shape_text(m.logical) +
            (m.logical == m.padded ? "" : "/" + shape_text(m.padded));
   return out;
+}
+
+TEST(Geometry, ABiasHasARowForEachQueryOfEachHead) {  // N20.5
+  const auto p =
+      parse_line("attention fp8_current 24x32 bf16 batch=2 heads=4 kv_heads=2 kv=9 bias=post_scale");
+  ASSERT_TRUE(p) << p.error().text();
+  const auto in = input_planes(*p);
+  const auto bias =
+      std::find_if(in.begin(), in.end(), [](const Plane& plane) { return plane.name == "bias"; });
+  ASSERT_NE(bias, in.end());
+  EXPECT_EQ(shape_text(bias->logical), "48x9");
+}
+
+TEST(Geometry, AHalvedValueIsNoSubnormalNumber) {  // N14.4
+  for (const auto& [value, place, half] : {std::tuple{0x3F800000u, 1, 0x3F000000u},
+                                           {0x3F800000u, 7, 0x3E000000u},
+                                           {0x02000000u, 3, 0x00800000u},
+                                           {0x01800000u, 3, 0x01800000u},
+                                           {0x01000000u, 2, 0x01000000u},
+                                           {0x01000000u, 1, 0x00800000u},
+                                           {0x7F800000u, 1, 0x7F800000u}})
+    EXPECT_EQ(halved(value, static_cast<size_t>(place)), half) << std::hex << value << " at " << place;
 }
 
 TEST(Geometry, MembersOfASplit) {  // N14.2, worked by hand

@@ -84,6 +84,7 @@ TEST(Impossible, ProblemsThatNoLineSays) {
            {"dequantize mxfp8 4x4 bf16 dir=row", [](Problem& p) { p.row->scale_from = ScaleFrom::scale; },
             "scale_from is for quantizes of formats with blocks"},
            {"quantize mxfp8 4x4 bf16", [](Problem& p) { p.row->round = Round::sr; }, "are for nvfp4"},
+           {"quantize mxfp6 4x4 bf16", [](Problem& p) { p.row->round = Round::sr; }, "are for nvfp4"},
            {"quantize mxfp8 4x4 bf16", [](Problem& p) { p.row->rht = true; }, "are for nvfp4"},
            {"quantize mxfp8 4x4 bf16", [](Problem& p) { p.row->four_over_six = FourOverSix::mae; },
             "are for nvfp4"},

@@ -452,5 +452,56 @@ TEST(F32Text, ReadsAndPrintsBits) {
   }
 }
 
+// N20.9. Formats with blocks leave S and dP as they are.
+TEST(Line, FormatsOfAnAttentionsSlots) {
+  using F = FormatId;
+  const auto formats = [](const char* line) {
+    std::vector<F> out;
+    const auto p = parse_line(line);
+    if (p)
+      for (AttentionSlot slot : kAttentionSlots) out.push_back(p->as<Attention>()->slot(slot).format);
+    return out;
+  };
+  EXPECT_EQ(formats("attention fp8_current/fp8_delayed 8x32 bf16"),
+            (std::vector{F::fp8_current, F::fp8_delayed, F::fp8_current, F::fp8_current, F::fp8_delayed,
+                         F::fp8_current}));
+  EXPECT_EQ(formats("attention mxfp8 128x64 bf16"),
+            (std::vector{F::mxfp8, F::identity, F::mxfp8, F::mxfp8, F::identity, F::mxfp8}));
+}
+
+TEST(Line, AKeyNamesItsOps) {
+  const auto ops = [](std::string_view name) {
+    for (const KeyInfo& key : line_keys())
+      if (key.name == name) return key.ops;
+    return KeyInfo{}.ops;
+  };
+  EXPECT_EQ(ops("groups"), (std::vector<std::string_view>{"split"}));
+  EXPECT_EQ(ops("seed").size(), std::size(kOps));
+  for (const KeyInfo& key : line_keys()) EXPECT_FALSE(key.ops.empty()) << key.name;
+}
+
+TEST(Line, EveryNameOfAFlavourIsRead) {
+  size_t read = 0;
+  for (const FlavourName& name : flavour_names())
+    for (const FormatInfo& format : kFormats)
+      if (name.is_of(static_cast<FormatId>(&format - std::begin(kFormats)))) {
+        const auto p = parse_line("quantize " + std::string(format.name) +
+                                  " 32x32 f32 dir=row flavour=" + std::string(name.name));
+        ASSERT_TRUE(p) << name.name << ": " << p.error().text();
+        EXPECT_EQ(p->flavour, name.flavour) << name.name;
+        ++read;
+      }
+  EXPECT_GE(read, flavour_names().size());
+}
+
+// Two lines of half the limit each; one byte more is too much.
+TEST(Line, ASweepHasALimitOfBytes) {
+  const std::string line(kMaxSweepBytes / 2 - 1, 'x');
+  const auto most = expand_sweep(line + "{a,b}");
+  ASSERT_TRUE(most) << most.error().text();
+  EXPECT_EQ(most->size(), 2u);
+  EXPECT_FALSE(expand_sweep(line + "{a,bc}"));
+}
+
 }  // namespace
 }  // namespace assay
