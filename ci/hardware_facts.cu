@@ -1,6 +1,6 @@
 // What only a GPU can say, for docs/numerics.md: run by ci/gpu.   hardware_facts <folder>
 //   facts.json             the NaN codes of the conversion instructions, the NaN that arithmetic makes,
-//                          rcp.approx.ftz over every mantissa
+//                          approximate functions over every mantissa of some binades
 //   gpu_bf16.safetensors   d = c + dot(a, b) of mma.m16n8k16 for wide bf16 a and for b as the rotation has it
 //                          (N11.3): the form that the test
 //                          Hadamard.TensorCoreRecordings judges
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -52,11 +53,31 @@ __global__ void special_values(const uint32_t* x, uint32_t* out, int n) {
   out[5 * i + 4] = __float_as_uint(__fdiv_rn(1.0f, v));
 }
 
-__global__ void approximate_reciprocals(uint32_t* out, uint32_t exponent) {
+enum class Function { rcp, ex2, rsqrt, sqrt, lg2 };
+constexpr const char* kFunctions[] = {"rcp", "ex2", "rsqrt", "sqrt", "lg2"};
+
+__global__ void approximate(Function f, uint32_t first, uint32_t* out) {
   const uint32_t mantissa = blockIdx.x * blockDim.x + threadIdx.x;
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(__uint_as_float(exponent << 23 | mantissa)));
-  out[mantissa] = __float_as_uint(r);
+  const float x = __uint_as_float(first + mantissa);
+  float y = 0;
+  if (f == Function::rcp) asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  if (f == Function::ex2) asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  if (f == Function::rsqrt) asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  if (f == Function::sqrt) asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  if (f == Function::lg2) asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  out[mantissa] = __float_as_uint(y);
+}
+
+float nearest(Function f, float x) {
+  const double d = x;
+  switch (f) {
+    case Function::rcp: return 1.0f / x;
+    case Function::ex2: return float(std::exp2(d));
+    case Function::rsqrt: return float(1.0 / std::sqrt(d));
+    case Function::sqrt: return float(std::sqrt(d));
+    case Function::lg2: return float(std::log2(d));
+  }
+  return 0;
 }
 
 // One warp makes 16 x 8 outputs of k = 16; row r of a with column r of b (r < 8) is one recorded dot product.
@@ -122,31 +143,49 @@ void write_recording(const std::string& folder, const std::string& gpu) {
   if (!out.flush()) std::exit(1);
 }
 
-// How far rcp.approx.ftz is from the correctly rounded reciprocal, in units of the last place, over the
-// mantissas of one binade.
-void write_reciprocals(std::ofstream& out, uint32_t exponent) {
+// How far an approximate function (.approx.ftz) is from the nearest number, in units of the last place, over
+// the mantissas of the binade that begins with the pattern `first`.
+void write_approximate(std::ofstream& out, Function f, uint32_t first) {
   constexpr uint32_t kMantissas = 1u << 23;
   const Device<uint32_t> results(std::vector<uint32_t>(kMantissas, 0));
-  approximate_reciprocals<<<kMantissas / 256, 256>>>(results.at, exponent);
+  approximate<<<kMantissas / 256, 256>>>(f, first, results.at);
   check(cudaGetLastError());
-  uint64_t hash = 0xcbf29ce484222325u, off[3] = {}, worst = 0;
+  uint64_t hash = 0xcbf29ce484222325u;
+  int64_t equal = 0, one = 0, least = 0, most = 0;
   const std::vector<uint32_t> got = results.back();
   for (uint32_t m = 0; m < kMantissas; ++m) {
-    const uint32_t bits = exponent << 23 | m;
-    float x, want;
+    const uint32_t bits = first + m;
+    float x;
     std::memcpy(&x, &bits, 4);
-    want = 1.0f / x;
+    const float want = nearest(f, x);
     uint32_t w;
     std::memcpy(&w, &want, 4);
-    const uint64_t apart = got[m] > w ? got[m] - w : w - got[m];
-    ++off[apart < 2 ? apart : 2];
-    worst = apart > worst ? apart : worst;
+    const int64_t off = int64_t(int32_t(got[m])) - int64_t(int32_t(w));
+    equal += off == 0, one += off == 1 || off == -1;
+    least = off < least ? off : least, most = off > most ? off : most;
     hash = (hash ^ got[m]) * 0x100000001b3u;
   }
-  out << "{\"exponent\": " << exponent << ", \"equal\": " << off[0] << ", \"one_apart\": " << off[1]
-      << ", \"more\": " << off[2] << ", \"worst\": " << worst << ", \"fnv1a_of_words\": \"" << std::hex
-      << hash << std::dec << "\"}";
+  char line[256];
+  std::snprintf(line, sizeof line,
+                "{\"function\": \"%s\", \"first\": \"%08X\", \"equal\": %lld, \"one_apart\": %lld, "
+                "\"least\": %lld, \"most\": %lld, \"fnv1a_of_words\": \"%016llx\"}",
+                kFunctions[int(f)], first, (long long)equal, (long long)one, (long long)least,
+                (long long)most, (unsigned long long)hash);
+  out << line;
 }
+
+struct Binade {
+  Function function;
+  uint32_t first;
+};
+constexpr Binade kBinades[] = {
+    {Function::rcp, 0x00800000},  {Function::rcp, 0x32000000},   {Function::rcp, 0x3F800000},
+    {Function::rcp, 0x7E000000},  {Function::rcp, 0x7E800000},   {Function::ex2, 0xBE800000},
+    {Function::ex2, 0xBF000000},  {Function::ex2, 0xBF800000},   {Function::ex2, 0xC0000000},
+    {Function::ex2, 0xC2800000},  {Function::ex2, 0x3E000000},   {Function::ex2, 0x3F000000},
+    {Function::ex2, 0x3F800000},  {Function::rsqrt, 0x3F800000}, {Function::rsqrt, 0x40000000},
+    {Function::sqrt, 0x3F800000}, {Function::sqrt, 0x40000000},  {Function::lg2, 0x3F000000},
+    {Function::lg2, 0x3F800000},  {Function::lg2, 0x40000000}};
 
 }  // namespace
 
@@ -178,10 +217,10 @@ int main(int argc, char** argv) {
                   i + 1 < inputs.size() ? "," : "");
     out << line;
   }
-  out << "],\n\"rcp_approx_ftz\": [\n";
-  for (const uint32_t exponent : {1u, 100u, 127u, 252u, 253u}) {
-    write_reciprocals(out, exponent);
-    out << (exponent != 253u ? ",\n" : "\n");
+  out << "],\n\"approximate\": [\n";
+  for (const Binade& b : kBinades) {
+    write_approximate(out, b.function, b.first);
+    out << (&b != std::end(kBinades) - 1 ? ",\n" : "\n");
   }
   out << "]\n}\n";
   if (!out.flush()) return 1;
