@@ -243,8 +243,9 @@ def test_the_view(tmp_path):
         write(tmp_path, step, wrong=["fc2"] if step == 2 else [])
     car = sidecar(tmp_path)
     car.run(once=True)
-    view = car.screen(100, 12).splitlines()
-    assert "2 packs, 4 tensors judged, 1 wrong" in view[0] and all(len(row) <= 100 for row in view) and len(view) <= 12
+    width = 60 + len(str(tmp_path))   # the first row has the path
+    view = car.screen(width, 12).splitlines()
+    assert "2 packs, 4 tensors judged, 1 wrong" in view[0] and all(len(row) <= width for row in view) and len(view) <= 12
     rows = [row.split() for row in view[view.index("") + 2:]]
     assert [r[0] for r in rows] == ["fc2", "fc1"] and rows[0][1:5] == ["weight", "2", "1", "1"] and "wrong:" in view[-2]
 
