@@ -1,5 +1,7 @@
 #include "compare/subjects/ptx_dependence.h"
 
+#include "fast/ptx/run.h"
+
 namespace assay {
 
 namespace {
@@ -41,15 +43,9 @@ std::string depends_on_contraction(std::span<const LaunchedKernel> kernels, cons
          " was not tried, the first at PTX line " + first;
 }
 
-std::string depends_on_approximation(std::span<const LaunchedKernel> kernels, const ptx::Counters& counters,
-                                     const RunAgain& again) {
-  std::map<uint32_t, std::string> lines;
-  for (const LaunchedKernel& l : kernels)
-    for (const ptx::Instruction& i : l.kernel->code)
-      if (i.unpinned && i.kind == ptx::Class::special &&
-          counters.unpinned.contains("PTX line " + std::to_string(i.line) + ": " + l.kernel->text(i)))
-        lines[i.line] = l.kernel->text(i);
-  if (lines.empty()) return "";
+namespace {
+
+std::string moved_or_not(const std::map<uint32_t, std::string>& lines, const RunAgain& again) {
   constexpr uint64_t kWays = 3;  // toward zero, away from it, and a seed
   const auto changed = [&](uint32_t line) {
     PtxRerun run{true, ""};
@@ -62,6 +58,27 @@ std::string depends_on_approximation(std::span<const LaunchedKernel> kernels, co
     if (const PtxRerun run = changed(line); !run.same)
       return "; depends on " + text + " at PTX line " + std::to_string(line) + told(run);
   return "; depends on several of its " + std::to_string(lines.size()) + " approximate functions";
+}
+
+}  // namespace
+
+std::string depends_on_approximation(std::span<const LaunchedKernel> kernels, const ptx::Counters& counters,
+                                     const RunAgain& again) {
+  std::map<uint32_t, std::string> lines;
+  size_t known = 0;
+  for (const LaunchedKernel& l : kernels)
+    for (const ptx::Instruction& i : l.kernel->code)
+      if (i.unpinned && i.kind == ptx::Class::special &&
+          counters.unpinned.contains("PTX line " + std::to_string(i.line) + ": " + l.kernel->text(i)))
+        known += lines.emplace(i.line, l.kernel->text(i)).second && ptx::known_of_hopper(*l.kernel, i);
+  if (lines.empty()) return "";
+  const std::string verdict = moved_or_not(lines, again);
+  if (known == 0) return verdict;
+  const PtxRerun hopper = again({{}, ptx::kAsHopper, 0});
+  const std::string which = known == lines.size() ? "them" : std::to_string(known) + " of them";
+  return verdict + (hopper.same ? "; the same with an H100's results of " + which
+                                : "; depends on approximate functions: an H100's results of " + which +
+                                      " give other bytes" + told(hopper));
 }
 
 }  // namespace assay

@@ -40,7 +40,8 @@ struct LaunchedKernel {
 // "; independent of contraction (3 pairs)", or "; depends on contraction at " and the pair; with the products
 // that were not tried. Empty where there is nothing to fuse.
 std::string depends_on_contraction(std::span<const LaunchedKernel>, const RunAgain&);
-// The same of approximate functions. Empty where none was carried out, as `counters` of the first run tell.
+// The same of approximate functions, and whether an H100's results of those that are known give the same
+// bytes. Empty where none was carried out, as `counters` of the first run tell.
 std::string depends_on_approximation(std::span<const LaunchedKernel>, const ptx::Counters& counters,
                                      const RunAgain&);
 

@@ -28,6 +28,8 @@ struct Launch {
 
 class Recorder;
 
+inline constexpr uint64_t kAsHopper = ~uint64_t{0};
+
 struct RunOptions {
   // Of blocks and of the warps of a block: 0 forward, 1 reverse, 2 and up a seed. Odd ones also let other
   // lanes of a warp run first (schedule.h).
@@ -47,8 +49,8 @@ struct RunOptions {
   // undefined: GPUs take its lower half, and that is the offset (S2UR SR_SWINHI makes the upper one).
   bool generic_as_shared = false;
   // Results for which the ISA gives a bound alone, moved by one place of their last bit, which every bound
-  // allows: 0 not at all, 1 toward zero, 2 away from it, 3 and up by a seed. Of one PTX line, or, where that
-  // is 0, of all.
+  // allows: 0 not at all, 1 toward zero, 2 away from it, 3 and up by a seed. kAsHopper: instead those that an
+  // H100 gives, where that is known (hopper_functions.h). Of one PTX line, or, where that is 0, of all.
   uint64_t perturb = 0;
   uint32_t perturb_line = 0;
   Recorder* recorder = nullptr;  // keeps what blocks did, for a slice (slice.h)
@@ -58,6 +60,9 @@ struct RunOptions {
                                << 36;  // of warps, in one launch: beyond it the launch is taken to hang
   double most_seconds = 1e9;           // of this thread's processor time, likewise
 };
+
+// Whether an H100's results of an approximate function are known (RunOptions::perturb, kAsHopper).
+bool known_of_hopper(const Kernel&, const Instruction&);
 
 // Fault: the launch does not fit the entry, or the kernel did something wrong; global memory is then as far
 // as it came.

@@ -12,6 +12,7 @@
 #include "fast/ptx/copies.h"
 #include "fast/ptx/frames.h"
 #include "fast/ptx/mbarriers.h"
+#include "fast/ptx/other_results.h"
 #include "fast/ptx/recorder.h"
 #include "fast/ptx/wgmma.h"
 
@@ -71,43 +72,6 @@ uint64_t wide_word(const Warp& w, uint32_t place, int lane) {
   uint64_t v = 0;
   std::memcpy(&v, w.words + place + 2 * lane, sizeof v);
   return v;
-}
-
-// Both halves of the register: what stands above a single f16 or bf16 is never read as a number.
-void perturb_halves(Warp& w, const Instruction& i, bool bf16) {
-  const uint64_t seed = w.block->perturb;
-  const unsigned mantissa = bf16 ? 7 : 10, greatest = bf16 ? 255 : 31;
-  const auto normal = [&](uint32_t code) {
-    const uint32_t exponent = (code & 0x7FFF) >> mantissa;
-    return exponent != 0 && exponent != greatest;
-  };
-  for (uint32_t m = w.active; m; m &= m - 1) {
-    uint32_t& v = w.words[i.d[0] + static_cast<uint32_t>(first_lane(m))];
-    for (const unsigned shift : {0u, 16u}) {
-      const uint32_t code = v >> shift & 0xFFFF;
-      const uint64_t mixed = (code ^ seed * 0x9E3779B97F4A7C15ull) * 0xBF58476D1CE4E5B9ull;
-      const uint32_t step = seed < 3 ? (seed == 1 ? ~0u : 1u) : static_cast<uint32_t>((mixed >> 40) % 3) - 1;
-      if (normal(code) && normal(code + step)) v = (v & ~(0xFFFFu << shift)) | (code + step) << shift;
-    }
-  }
-}
-
-// Moves results of an approximate function by one place (RunOptions::perturb). Zeros, subnormal numbers,
-// infinities and NaN stay, and nothing becomes one: what .ftz and the special values give is pinned.
-void perturb(Warp& w, const Instruction& i) {
-  const Block& b = *w.block;
-  if (i.kind != Class::special || (b.perturb_line && b.perturb_line != i.line)) return;
-  const Type type = b.kernel->opcodes[i.opcode].last();
-  const bool bf16 = type == Type::bf16 || type == Type::bf16x2;
-  if (bf16 || type == Type::f16 || type == Type::f16x2) return perturb_halves(w, i, bf16);
-  const auto normal = [](uint32_t v) { return (v >> 23 & 255) != 0 && (v >> 23 & 255) != 255; };
-  for (uint32_t m = w.active; m; m &= m - 1) {
-    uint32_t& v = w.words[i.d[0] + static_cast<uint32_t>(first_lane(m))];
-    uint64_t mixed = (v ^ b.perturb * 0x9E3779B97F4A7C15ull) * 0xBF58476D1CE4E5B9ull;
-    const uint32_t step =
-        b.perturb < 3 ? (b.perturb == 1 ? ~0u : 1u) : static_cast<uint32_t>((mixed >> 40) % 3) - 1;
-    if (normal(v) && normal(v + step)) v += step;
-  }
 }
 
 // What a lane says that comes to a trap: a call that finds no function or no room, or __assertfail with the
@@ -199,14 +163,14 @@ template <Scheduler::Watch kWatch>
 void Scheduler::carry_out_plain(Warp& w, const Instruction& i, uint32_t active) {
   w.active = active;
   if constexpr (kWatch != Watch::all) {
-    i.handler(w, i);
-    if (i.unpinned && b_.perturb) perturb(w, i);
+    if (i.unpinned && b_.perturb) carry_out_otherwise(w, i);
+    else i.handler(w, i);
     return;
   }
   if (b_.checks) b_.checks->before(w, i);
   if (b_.recorder) b_.recorder->before(w, i);
-  i.handler(w, i);
-  if (i.unpinned && b_.perturb) perturb(w, i);
+  if (i.unpinned && b_.perturb) carry_out_otherwise(w, i);
+  else i.handler(w, i);
   if (b_.recorder) b_.recorder->after(w, i);
   if (b_.checks) b_.checks->after(w, i);
 }

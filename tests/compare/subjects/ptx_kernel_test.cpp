@@ -407,7 +407,19 @@ TEST(PtxKernel, SaysWhetherApproximateFunctionsCouldChangeTheBytes) {
     difference(*load(c.write()), "quantize mxfp8 64x256 bf16 dir=row", {}, &served);
     return served.by;
   };
-  EXPECT_NE(by_of(copy).find("; independent of approximate functions (1 lines)"), std::string::npos)
+  EXPECT_NE(
+      by_of(copy).find("; independent of approximate functions (1 lines); the same with an H100's results "
+                       "of them"),
+      std::string::npos)
+      << served.by;
+  // 2^-1.0000001 is 3EFFFFFF, and an H100 gives 3EFFFFFE.
+  Copy power("nvcc_mxfp8_rows");
+  power.change(power.ptx, "mul.rn.f32 \t%f5, %f21, %f20;",
+               "{ .reg .f32 p; .reg .pred q; ex2.approx.ftz.f32 p, 0fBF800001; setp.eq.f32 q, p, 0f3EFFFFFE; "
+               "selp.f32 p, %f21, %f20, q; mul.rn.f32 %f5, %f21, p; }");
+  EXPECT_NE(
+      by_of(power).find("; depends on approximate functions: an H100's results of them give other bytes"),
+      std::string::npos)
       << served.by;
   EXPECT_EQ(by_of(Copy("nvcc_mxfp8_rows")).find("approximate"), std::string::npos) << served.by;
 }

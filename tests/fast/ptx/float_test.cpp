@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <tuple>
 
+#include "fast/ptx/hopper_functions.h"
 #include "tests/fast/ptx/every_pattern.h"
 #include "tests/fast/ptx/harness.h"
 
@@ -442,6 +443,32 @@ TEST(PtxFloat, ApproximateResultsMoveByOnePlaceWhereTheyAreAsked) {
     }
     EXPECT_GT(moved, 8u);
     EXPECT_LT(moved, 31u);
+  }
+}
+
+// Whatever register takes the result, and for the line that is asked for alone.
+TEST(PtxFloat, ApproximateResultsOfAnH100) {
+  const auto body = [](const std::string& instruction) {
+    return ".reg .f32 %f, %g;\n.reg .b64 %rd;\n.reg .b32 %r<2>;\nmov.u32 %r0, %tid.x;\ncvt.rn.f32.u32 %f, "
+           "%r0;\n"
+           "fma.rn.f32 %f, %f, 0fBD800000, 0fBF801234;\n" +
+           instruction +
+           "\nld.param.u64 %rd, [out];\nmad.wide.u32 %rd, %r0, 4, %rd;\nst.global.f32 [%rd], %f;\nret;";
+  };
+  const auto values = [&](const std::string& instruction, uint64_t perturb, uint32_t line) {
+    RunOptions options;
+    options.perturb = perturb, options.perturb_line = line;
+    return words_of_warp(body(instruction), options);
+  };
+  const std::string in_place = "ex2.approx.ftz.f32 %f, %f;",
+                    moved = "mov.f32 %g, %f;\nex2.approx.f32 %f, %g;";
+  const auto nearest = values(in_place, 0, 0), hopper_s = values(in_place, kAsHopper, 0);
+  EXPECT_EQ(values(moved, kAsHopper, 0), hopper_s);
+  EXPECT_EQ(values(in_place, kAsHopper, 999), nearest);
+  EXPECT_NE(nearest, hopper_s);
+  for (size_t n = 0; n < 32; ++n) {
+    const float operand = std::fma(static_cast<float>(n), -0.0625f, f32(0xBF801234));
+    EXPECT_EQ(hopper_s[n], hopper(HopperFunction::ex2, bits32(operand))) << n;
   }
 }
 

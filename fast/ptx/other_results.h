@@ -1,0 +1,13 @@
+// Results that a GPU may give in place of the nearest number where the ISA gives a bound alone
+// (RunOptions::perturb).
+#pragma once
+
+namespace assay::ptx {
+
+struct Instruction;
+struct Warp;
+
+// Carries out an instruction for the lanes that are active, with other results.
+void carry_out_otherwise(Warp& w, const Instruction& i);
+
+}  // namespace assay::ptx
