@@ -179,13 +179,14 @@ struct Binade {
   uint32_t first;
 };
 constexpr Binade kBinades[] = {
-    {Function::rcp, 0x00800000},  {Function::rcp, 0x32000000},   {Function::rcp, 0x3F800000},
-    {Function::rcp, 0x7E000000},  {Function::rcp, 0x7E800000},   {Function::ex2, 0xBE800000},
-    {Function::ex2, 0xBF000000},  {Function::ex2, 0xBF800000},   {Function::ex2, 0xC0000000},
-    {Function::ex2, 0xC2800000},  {Function::ex2, 0x3E000000},   {Function::ex2, 0x3F000000},
-    {Function::ex2, 0x3F800000},  {Function::rsqrt, 0x3F800000}, {Function::rsqrt, 0x40000000},
-    {Function::sqrt, 0x3F800000}, {Function::sqrt, 0x40000000},  {Function::lg2, 0x3F000000},
-    {Function::lg2, 0x3F800000},  {Function::lg2, 0x40000000}};
+    {Function::rcp, 0x00800000},   {Function::rcp, 0x32000000},   {Function::rcp, 0x3F800000},
+    {Function::rcp, 0x7E000000},   {Function::rcp, 0x7E800000},   {Function::ex2, 0xB3800000},
+    {Function::ex2, 0xB4000000},   {Function::ex2, 0xBE800000},   {Function::ex2, 0xBF000000},
+    {Function::ex2, 0xBF800000},   {Function::ex2, 0xC0000000},   {Function::ex2, 0xC2800000},
+    {Function::ex2, 0x3E000000},   {Function::ex2, 0x3F000000},   {Function::ex2, 0x3F800000},
+    {Function::rsqrt, 0x3F800000}, {Function::rsqrt, 0x40000000}, {Function::sqrt, 0x3F800000},
+    {Function::sqrt, 0x40000000},  {Function::lg2, 0x3F000000},   {Function::lg2, 0x3F800000},
+    {Function::lg2, 0x40000000}};
 
 }  // namespace
 
