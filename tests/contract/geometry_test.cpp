@@ -115,6 +115,14 @@ TEST(Geometry, ABiasHasARowForEachQueryOfEachHead) {  // N20.5
   EXPECT_EQ(shape_text(bias->logical), "48x9");
 }
 
+TEST(Geometry, InputsOfALineWithLengths) {
+  const auto p = parse_line("attention identity 8x8 bf16 batch=2 layout=thd lengths=5,3 kv_lengths=9,2");
+  ASSERT_TRUE(p) << p.error().text();
+  EXPECT_EQ(described(input_planes(*p)),
+            "q bf16 8x8, k bf16 11x8, v bf16 11x8, cu_seqlens_q u32 1x3, cu_seqlens_kv u32 1x3");
+  EXPECT_EQ(described(input_planes(*parse_line("quantize identity 8x8 bf16"))), "x bf16 8x8");
+}
+
 TEST(Geometry, AHalvedValueIsNoSubnormalNumber) {  // N14.4
   for (const auto& [value, place, half] : {std::tuple{0x3F800000u, 1, 0x3F000000u},
                                            {0x3F800000u, 7, 0x3E000000u},
