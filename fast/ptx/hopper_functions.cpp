@@ -1,6 +1,8 @@
 #include "fast/ptx/hopper_functions.h"
 
 #include <array>
+#include <bit>
+#include <cmath>
 
 namespace assay::ptx {
 
@@ -113,26 +115,30 @@ uint32_t ex2(bool negative, int exponent, uint32_t fraction) {
                   : number(whole, interpolated(Table::ex2, part));
 }
 
-}  // namespace
+// ---- the unit (MUFU) and the products around it
+// ----------------------------------------------------------------
 
-uint32_t hopper(HopperFunction f, uint32_t operand) {
+enum class Unit : uint8_t { rcp, ex2, rsqrt, sqrt };
+
+// Subnormal operands and results are zeros.
+uint32_t unit(Unit f, uint32_t operand) {
   const uint32_t sign = operand & kSign, magnitude = operand & ~kSign;
   if (magnitude > kInf) return kNan;
-  const bool zero = magnitude <= kFraction;  // a subnormal number is flushed
+  const bool zero = magnitude <= kFraction;
   const int exponent = static_cast<int>(magnitude >> kFractionBits) - kBias;
   const uint32_t fraction = magnitude & kFraction;
   switch (f) {
-    case HopperFunction::rcp:
+    case Unit::rcp:
       if (zero) return sign | kInf;
       return sign | (magnitude == kInf ? 0 : rcp(exponent, fraction));
-    case HopperFunction::ex2:
+    case Unit::ex2:
       if (zero) return static_cast<uint32_t>(kBias) << kFractionBits;
       return magnitude == kInf ? (sign ? 0 : kInf) : ex2(sign != 0, exponent, fraction);
-    case HopperFunction::rsqrt:
+    case Unit::rsqrt:
       if (zero) return sign | kInf;
       if (sign) return kNan;
       return magnitude == kInf ? 0 : rsqrt(exponent, fraction);
-    case HopperFunction::sqrt:
+    case Unit::sqrt:
       if (zero) return sign;
       if (sign) return kNan;
       return magnitude == kInf ? kInf : sqrt(exponent, fraction);
@@ -140,11 +146,62 @@ uint32_t hopper(HopperFunction f, uint32_t operand) {
   return kNan;
 }
 
-std::optional<uint32_t> hopper_without_ftz(HopperFunction f, uint32_t operand) {
-  const auto normal = [](uint32_t v) { return (v & ~kSign) > kFraction && (v & ~kSign) < kInf; };
-  if (!normal(operand)) return {};
-  const uint32_t result = hopper(f, operand);
-  return normal(result) ? std::optional(result) : std::nullopt;
+bool is_small(uint32_t v) { return (v & ~kSign) <= kFraction; }                           // below 2^-126
+bool is_large(uint32_t v) { return (v & ~kSign) > 0x7E800000u && (v & ~kSign) <= kInf; }  // above 2^126
+
+uint32_t product(uint32_t a, uint32_t b) {
+  const float v = std::bit_cast<float>(a) * std::bit_cast<float>(b);
+  return v == v ? std::bit_cast<uint32_t>(v) : kNan;
+}
+uint32_t scaled(uint32_t a, float power_of_two) { return product(a, std::bit_cast<uint32_t>(power_of_two)); }
+
+// Of subnormal operands, and of a product below 2^-126 before it is rounded, a zero.
+uint32_t flushed_product(uint32_t a, uint32_t b) {
+  if (is_small(a)) a &= kSign;
+  if (is_small(b)) b &= kSign;
+  const double exact = static_cast<double>(std::bit_cast<float>(a)) * std::bit_cast<float>(b);
+  return exact != 0 && std::fabs(exact) < 0x1p-126 ? (a ^ b) & kSign : product(a, b);
+}
+
+// ---- what ptxas makes of the instructions without .ftz
+// -----------------------------------------------------------
+
+uint32_t reciprocal(uint32_t x) {
+  const float scale = is_small(x) ? 0x1p24f : is_large(x) ? 0x1p-2f : 1.0f;
+  return scaled(unit(Unit::rcp, scaled(x, scale)), scale);
+}
+uint32_t power(uint32_t x) {
+  if (!(std::bit_cast<float>(x) < -126.0f)) return unit(Unit::ex2, x);
+  const uint32_t root = unit(Unit::ex2, scaled(x, 0.5f));
+  return product(root, root);
+}
+uint32_t root(Unit f, uint32_t x, float back) {
+  return is_small(x) ? scaled(unit(f, scaled(x, 0x1p24f)), back) : unit(f, x);
+}
+// div.full takes large divisors down as well.
+uint32_t quotient(bool full, bool ftz, uint32_t a, uint32_t b) {
+  const auto times = ftz ? flushed_product : product;
+  const auto both = [&](float scale) {
+    const auto power_of_two = std::bit_cast<uint32_t>(scale);
+    a = times(a, power_of_two), b = times(b, power_of_two);
+  };
+  if (full && is_large(b)) both(0x1p-2f);
+  else if (!ftz && is_small(b)) both(0x1p24f);
+  return times(unit(Unit::rcp, b), a);
+}
+
+}  // namespace
+
+uint32_t hopper(HopperFunction f, bool ftz, uint32_t a, uint32_t b) {
+  switch (f) {
+    case HopperFunction::rcp: return ftz ? unit(Unit::rcp, a) : reciprocal(a);
+    case HopperFunction::ex2: return ftz ? unit(Unit::ex2, a) : power(a);
+    case HopperFunction::rsqrt: return ftz ? unit(Unit::rsqrt, a) : root(Unit::rsqrt, a, 0x1p12f);
+    case HopperFunction::sqrt: return ftz ? unit(Unit::sqrt, a) : root(Unit::sqrt, a, 0x1p-12f);
+    case HopperFunction::div_approx: return quotient(false, ftz, a, b);
+    case HopperFunction::div_full: return quotient(true, ftz, a, b);
+  }
+  return kNan;
 }
 
 }  // namespace assay::ptx

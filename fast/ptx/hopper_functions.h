@@ -1,21 +1,18 @@
-// What an H100 gives for the approximate functions of binary32 whose results the ISA bounds alone (9.7.3).
-// Its unit adds three terms of a polynomial for a segment of the operand's fraction, of which it cuts the
-// square off (hopper_functions.cpp). Recordings of whole binades hold every bit
+// What an H100 gives for instructions of binary32 whose results the ISA bounds alone (9.7.3). Its unit for
+// special functions adds three terms of a polynomial for a segment of the operand's fraction, of which it
+// cuts the square off (hopper_functions.cpp). Recordings of whole binades hold every bit
 // (tests/fast/ptx/hopper_functions_test.cpp); what lies in other binades follows from the exponent.
 #pragma once
 #include <cstdint>
-#include <optional>
 
 namespace assay::ptx {
 
-enum class HopperFunction : uint8_t { rcp, ex2, rsqrt, sqrt };
+// rcp.approx, ex2.approx, rsqrt.approx, sqrt.approx, div.approx and div.full.
+enum class HopperFunction : uint8_t { rcp, ex2, rsqrt, sqrt, div_approx, div_full };
 
-// The pattern of rcp.approx.ftz.f32 and so on for the pattern of an operand, subnormal ones, zeros,
-// infinities and NaN among them. Assumed, for want of a recording: ex2 of what is negative and above -2^-23
-// is 1.
-uint32_t hopper(HopperFunction f, uint32_t operand);
-
-// The same without .ftz, where the operand and the result are normal numbers: ptxas scales the others.
-std::optional<uint32_t> hopper_without_ftz(HopperFunction f, uint32_t operand);
+// The pattern of the result for patterns of one or two operands, subnormal numbers, zeros, infinities and NaN
+// among them, with or without .ftz: what the instructions give that ptxas 13.0 makes of it for sm_90a.
+// Assumed, for want of a recording: ex2 of what is negative and above -2^-23 is 1.
+uint32_t hopper(HopperFunction f, bool ftz, uint32_t a, uint32_t b = 0);
 
 }  // namespace assay::ptx

@@ -57,6 +57,7 @@ std::optional<HopperFunction> function_of(const Opcode& op) {
     case Form::ex2: return HopperFunction::ex2;
     case Form::rsqrt: return HopperFunction::rsqrt;
     case Form::sqrt_f32_approx: return HopperFunction::sqrt;
+    case Form::div_f32_approx: return op.has("full") ? HopperFunction::div_full : HopperFunction::div_approx;
     default: return {};
   }
 }
@@ -71,16 +72,16 @@ void carry_out_otherwise(Warp& w, const Instruction& i) {
   }
   const Opcode& op = b.kernel->opcodes[i.opcode];
   const auto function = b.perturb_line && b.perturb_line != i.line ? std::nullopt : function_of(op);
-  std::array<uint32_t, kLanes> operands{};
-  if (function) std::copy_n(w.words + i.s[0], kLanes, operands.begin());  // the result may take its place
+  std::array<uint32_t, kLanes> first{}, second{};  // the result may take the place of either
+  if (function) {
+    std::copy_n(w.words + i.s[0], kLanes, first.begin());
+    if (i.sources > 1) std::copy_n(w.words + i.s[1], kLanes, second.begin());
+  }
   i.handler(w, i);
   if (!function) return;
   for (uint32_t m = w.active; m; m &= m - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(m));
-    const auto given = op.has("ftz")
-                           ? hopper(*function, operands[lane])
-                           : hopper_without_ftz(*function, operands[lane]).value_or(w.words[i.d[0] + lane]);
-    w.words[i.d[0] + lane] = given;
+    w.words[i.d[0] + lane] = hopper(*function, op.has("ftz"), first[lane], second[lane]);
   }
 }
 

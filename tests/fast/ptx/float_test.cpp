@@ -468,7 +468,7 @@ TEST(PtxFloat, ApproximateResultsOfAnH100) {
   EXPECT_NE(nearest, hopper_s);
   for (size_t n = 0; n < 32; ++n) {
     const float operand = std::fma(static_cast<float>(n), -0.0625f, f32(0xBF801234));
-    EXPECT_EQ(hopper_s[n], hopper(HopperFunction::ex2, bits32(operand))) << n;
+    EXPECT_EQ(hopper_s[n], hopper(HopperFunction::ex2, true, bits32(operand))) << n;
   }
 }
 
