@@ -223,7 +223,10 @@ TEST(Dispatch, SwizzleCountsWholeBlocks) {  // N8.3
 
 TEST(Dispatch, SaysWhyThereIsNone) {
   for (const auto& [line, why] :
-       {std::pair{"quantize nvfp4 64x128 bf16 row_scaled=1 dir=col", "row-scaled NVFP4 needs row data"}}) {
+       {std::pair{"quantize nvfp4 64x128 bf16 row_scaled=1 dir=col", "row-scaled NVFP4 needs row data"},
+        {"quantize mxfp8/nvfp4 128x128 bf16", "TransformerEngine has no single kernel for a pair of formats"},
+        {"quantize nvfp4/mxfp8 128x128 bf16",
+         "TransformerEngine has no single kernel for a pair of formats"}}) {
     const auto p = parse_line(std::string(line) + " flavour=te");
     ASSERT_TRUE(p) << p.error().text();
     EXPECT_EQ(te_kernel(*p).rejected, why);

@@ -469,6 +469,12 @@ TEST(Line, FormatsOfAnAttentionsSlots) {
             (std::vector{F::mxfp8, F::identity, F::mxfp8, F::mxfp8, F::identity, F::mxfp8}));
 }
 
+TEST(Line, AutoWithoutAFactoryIsNamedWhereItStands) {
+  const auto p = parse_line("quantize auto 4x4 bf16");
+  ASSERT_FALSE(p);
+  EXPECT_EQ(p.error().column, 10u);
+}
+
 TEST(Line, AKeyNamesItsOps) {
   const auto ops = [](std::string_view name) {
     for (const KeyInfo& key : line_keys())
