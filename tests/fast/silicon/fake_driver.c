@@ -18,15 +18,20 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute what, CUdevice devi
   (void)device;
   return *value = what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0, CUDA_SUCCESS;
 }
+// A context that somebody holds comes back as it is, also when it was destroyed: as an H100's driver has it.
+static int holders = 0, destroyed = 0;
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   (void)device;
+  if (holders++ == 0) destroyed = 0;
   return *context = (CUcontext)context, CUDA_SUCCESS;
 }
-CUresult cuDevicePrimaryCtxReset(CUdevice device) { return (void)device, CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return (void)device, --holders, CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxReset(CUdevice device) { return (void)device, destroyed = 1, CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext context) { return (void)context, CUDA_SUCCESS; }
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* text, unsigned count, CUjit_option* options,
                             void** values) {
   (void)options;
+  if (destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (strstr(text, "refused")) {
     if (count) snprintf(values[0], 64, "line 7: refused");
     return CUDA_ERROR_INVALID_PTX;
