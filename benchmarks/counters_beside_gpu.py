@@ -3,8 +3,8 @@
 
     benchmarks/counters_beside_gpu.py out/counters build/cuda/bin/assay --arch h100
 
-The folder is what `ci/gpu --only counters` left: a table of Nsight Compute for each line of the suite `model`, by its number. Exit status 0: registers, room
-for blocks and sectors are equal, sectors within 1 %; 1: some are not, or there was nothing to compare.
+The folder is what `ci/gpu --only counters` left: a table of Nsight Compute for each line of the suite `model`, by its number. Exit status 0: registers
+are equal, and sectors within 1 %; 1: some are not, a launch of the model's was not counted, or there was nothing to compare.
 """
 import argparse
 import csv
@@ -33,7 +33,7 @@ def counted(path):
 
 
 def pairs(launch, row, elements):
-    """(model, GPU) of registers of a thread, blocks on an SM by registers, sectors loaded, sectors stored, machine instructions of an element."""
+    """(model, GPU) of registers of a thread, sectors loaded, sectors stored, machine instructions of an element."""
     load, store = launch["addresses"]["load"], launch["addresses"]["store"]
     machine = launch["instructions"]["machine"]
     return {
@@ -45,7 +45,7 @@ def pairs(launch, row, elements):
 
 
 def off(pair):
-    return pair[0] / pair[1] - 1 if pair[0] is not None and pair[1] else 0.0
+    return pair[0] / pair[1] - 1 if pair[1] else float(pair[0] != 0)
 
 
 def main():
@@ -64,7 +64,13 @@ def main():
         model = modelled(args.program, line, args.arch, args.nvdisasm)
         if model is None:
             return 1
-        for launch, row in zip(model["launches"], counted(path)):
+        rows = counted(path)
+        wrong += len(rows) < len(model["launches"])
+        for launch, row in zip(model["launches"], rows):
+            if launch["entry"] not in row["Kernel Name"]:
+                print(f"{line}: {launch['entry']} was expected, {row['Kernel Name']} was counted", file=sys.stderr)
+                wrong += 1
+                continue
             if launch["blocks"] == 1:
                 continue   # a launch of one block moves next to nothing
             p = pairs(launch, row, model["elements"])

@@ -19,9 +19,9 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 enum class Contents : uint8_t { any, zeros };
 
 #if defined(__CUDACC__)
-// Lets the driver keep this much of what was freed for the next run, and says whether it does. By itself it
-// gives all of it back when the host waits for the device; to get it again took so long that an H100 stood
-// idle for 30 microseconds.
+// Lets the driver keep 32 MiB of what was freed for the next run, and says whether it does. By itself it
+// gives all of it back when the host waits for the device; to get it again probably cost an H100 30
+// microseconds.
 inline bool keep_freed_memory() {
   uint64_t most = uint64_t{32} << 20, kept = 0;
   int device = 0;
@@ -31,7 +31,10 @@ inline bool keep_freed_memory() {
     (void)cudaGetLastError();  // without a pool the allocation says what is wrong
     return false;
   }
-  return kept >= most || cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most) == cudaSuccess;
+  if (kept >= most || cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most) == cudaSuccess)
+    return true;
+  (void)cudaGetLastError();
+  return false;
 }
 
 class Scratch {

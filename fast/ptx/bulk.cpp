@@ -73,8 +73,8 @@ BulkCopy begun(Warp& w, const Instruction& i, unsigned lane) {
     std::array<int32_t, kMostDimensions> first{};
     for (unsigned d = 0; d < f.rank; ++d) first[d] = static_cast<int32_t>(w.words[f.at[d] + lane]);
     // No document says so, but an H100 ends the kernel as by an illegal instruction (docs/ptx.md).
-    const int64_t half_bytes = int64_t{first[0]} * m.element_bytes * (m.half_bytes ? 1 : 2);
-    if (half_bytes % (2 * kBulkAlign))
+    const int64_t in_half_bytes = int64_t{first[0]} * m.element_bytes * (m.half_bytes ? 1 : 2);
+    if (in_half_bytes % (2 * kBulkAlign))
       fail(w, i, static_cast<int>(lane),
            "begins at element " + std::to_string(first[0]) + " of a row, which lies at no multiple of " +
                std::to_string(kBulkAlign) + " bytes: a GPU ends the kernel as by an illegal instruction");

@@ -65,7 +65,7 @@ int64_t square_cut_off(uint32_t x) {
   return sum;
 }
 
-// What stands behind the begin of the result's binade, in last places, for a fraction of 23 bits.
+// The offset from the start of the result's binade, in last places, for a fraction of 23 bits.
 uint32_t interpolated(Table t, uint32_t fraction) {
   const Rule rule = rule_of(t);
   const unsigned rest_bits = kFractionBits - rule.segment_bits;
@@ -77,7 +77,7 @@ uint32_t interpolated(Table t, uint32_t fraction) {
 
 // ---- the functions of a normal number --------------------------------------------------------------------
 
-// A number from its exponent and what stands behind the begin of its binade; beyond the normal ones 0 or an
+// A number from its exponent and its offset from the start of its binade; beyond the normal ones 0 or an
 // infinity.
 uint32_t number(int exponent, uint32_t behind) {
   if (exponent < 1 - kBias) return 0;

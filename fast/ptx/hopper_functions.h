@@ -1,7 +1,8 @@
 // What an H100 gives for instructions of binary32 whose results the ISA bounds alone (9.7.3). Its unit for
-// special functions adds three terms of a polynomial for a segment of the operand's fraction, of which it
-// cuts the square off (hopper_functions.cpp). Recordings of whole binades hold every bit
-// (tests/fast/ptx/hopper_functions_test.cpp); what lies in other binades follows from the exponent.
+// special functions evaluates c0 + c1 x + c2 x^2, with coefficients for the segment in which the operand's
+// fraction lies; of x^2 it has the leading bits alone. Recordings of whole binades with .ftz hold every bit
+// (tests/fast/ptx/hopper_functions_test.cpp). Other binades follow from the exponent, and quotients and what
+// has no .ftz from the machine code of ptxas: these were not compared with a GPU.
 #pragma once
 #include <cstdint>
 

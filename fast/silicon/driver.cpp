@@ -45,9 +45,9 @@ void Driver::check(CUresult status, const std::string& what) const {
 }
 
 void Driver::reset() {
-  // Released as well as reset: else the same context comes back, destroyed as it is, as an H100's driver had
-  // it.
-  check(cuDevicePrimaryCtxRelease(device_), "leaving the context");
+  // Without the release the driver of an H100 gave the same context back, destroyed. It may return the
+  // kernel's error once more.
+  (void)cuDevicePrimaryCtxRelease(device_);
   check(cuDevicePrimaryCtxReset(device_), "leaving the context");
   CUcontext context = nullptr;
   check(cuDevicePrimaryCtxRetain(&context, device_), "making a context");

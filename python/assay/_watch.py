@@ -325,7 +325,7 @@ class Sample:
         self.events: list[Any] = []
 
     def mark(self) -> None:
-        """Marks the place behind the copies on each device that holds some, so that wait() can wait for it."""
+        """Marks where the current stream of each device that holds copies stands, so that wait() can wait for them."""
         import torch
         devices = {t.device for _, _, source, made in self.items for held in (source, made) for t in _tensors(held) if t.is_cuda}
         for device in devices:

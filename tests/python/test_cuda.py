@@ -160,7 +160,7 @@ def test_mxfp8_of_torchao_on_a_device(tmp_path):
 
 
 def test_copies_of_a_sample_are_waited_for():
-    """The thread that writes packs reads the copies after the device has made them, whatever stream makes them."""
+    """The thread that writes packs reads the copies after the stream that was current has made them, also where only planes were copied."""
     from assay._watch import Sample, snapshot, snapshot_source
     sample, stream = Sample(0), torch.cuda.Stream()
     source = torch.zeros(1 << 20, dtype=torch.bfloat16, device="cuda")

@@ -421,6 +421,7 @@ TEST(PtxKernel, SaysWhetherApproximateFunctionsCouldChangeTheBytes) {
       by_of(power).find("; depends on approximate functions: an H100's results of them give other bytes"),
       std::string::npos)
       << served.by;
+  EXPECT_EQ(served.by.find("; independent of approximate"), std::string::npos) << served.by;
   EXPECT_EQ(by_of(Copy("nvcc_mxfp8_rows")).find("approximate"), std::string::npos) << served.by;
 }
 

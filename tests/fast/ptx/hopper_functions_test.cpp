@@ -80,7 +80,7 @@ TEST(HopperFunctions, SpecialOperands) {
   for (F f : {F::rcp, F::ex2, F::rsqrt, F::sqrt}) EXPECT_EQ(hopper(f, true, nan), canonical);
 }
 
-// Two last places is what the ISA allows ex2; the others are within one of the nearest number.
+// ex2 and rsqrt are up to two last places off, the others one.
 TEST(HopperFunctions, OtherBinadesAreAsNear) {
   const auto expect = [](F f, uint32_t operand, double exact, int64_t places) {
     const auto nearest = static_cast<int64_t>(std::bit_cast<uint32_t>(static_cast<float>(exact)));
