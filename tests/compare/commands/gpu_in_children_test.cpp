@@ -2,10 +2,12 @@
 // subject in children alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "compare/commands/bench.h"
 #include "compare/commands/certify.h"
@@ -87,11 +89,23 @@ TEST(GpuInChildren, ShrinkAndTrace) {
 
 TEST(GpuInChildren, Bench) {
   BenchOptions options;
-  options.entries = {entry()};
+  // More than one group, of which the last is not full.
+  const size_t lines = 2 * std::max(1u, std::thread::hardware_concurrency()) + 1;
+  for (size_t n = 1; n <= lines; ++n) {
+    const std::string line = "quantize mxfp8 " + std::to_string(n) + "x64 bf16 dir=row";
+    options.entries.push_back({"line", n, line, fakes::problem(line), {}});
+  }
   options.subjects = {"gpu"};
   options.repetitions = 1, options.min_time = 1e-6;
   std::ostringstream out;
   EXPECT_EQ(run_bench(options, fakes::on_a_gpu(), out, out), 0) << out.str();
+  size_t last = 0;
+  for (const SuiteEntry& one : options.entries) {
+    const size_t at = out.str().find(one.text + "\n", last);
+    EXPECT_NE(at, std::string::npos) << one.text << " is not behind the lines before it in\n" << out.str();
+    last = at;
+  }
+  EXPECT_NE(out.str().find("\n" + std::to_string(lines) + " timed"), std::string::npos) << out.str();
 }
 
 TEST(GpuInChildren, RecordAndHunt) {

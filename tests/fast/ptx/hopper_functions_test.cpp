@@ -130,5 +130,21 @@ TEST(HopperFunctions, Quotients) {
   EXPECT_EQ(hopper(F::div_full, false, 0x00800000, 0x40000000), subnormal);
 }
 
+// A quotient is rounded twice, and a power below 2^-126 is squared.
+TEST(HopperFunctions, RoundingsAroundTheUnit) {
+  const auto value = [](uint32_t pattern) { return std::bit_cast<float>(pattern); };
+  const auto pattern = [](float v) { return std::bit_cast<uint32_t>(v); };
+  int apart = 0;
+  for (int n = 1; n <= 64; ++n) {
+    const auto a = static_cast<float>(n);
+    const uint32_t found = hopper(F::div_full, false, pattern(a), pattern(49.0f));
+    EXPECT_EQ(value(found), value(hopper(F::rcp, true, pattern(49.0f))) * a) << n;
+    apart += value(found) != a / 49.0f;
+    const float x = -126.0f - a / 32.0f, root = value(hopper(F::ex2, true, pattern(x / 2)));
+    EXPECT_EQ(hopper(F::ex2, false, pattern(x)), pattern(root * root)) << n;
+  }
+  EXPECT_GT(apart, 8);
+}
+
 }  // namespace
 }  // namespace assay::ptx
