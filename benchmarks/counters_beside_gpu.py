@@ -6,17 +6,14 @@
 The folder is what `ci/gpu --only counters` left: a table of Nsight Compute for each line of the suite `model`, by its number. Exit status 0: registers
 are equal, and sectors within 1 %; 1: some are not, a launch of the model's was not counted, or there was nothing to compare.
 """
-import argparse
 import csv
 import io
-import json
 import pathlib
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "ci"))
 from gpu_lines import counted_lines  # noqa: E402
-from model_beside_gpu import modelled  # noqa: E402
+from model_beside_gpu import arguments, modelled  # noqa: E402
 
 kSectors = .01
 kStores = ["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum"]
@@ -49,12 +46,7 @@ def off(pair):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("program", type=pathlib.Path, help="the program of the preset cuda")
-    parser.add_argument("--arch", default="h100", choices=("h100", "h200", "b200"))
-    parser.add_argument("--nvdisasm", help="without it machine instructions are not counted")
-    args = parser.parse_args()
+    args = arguments(__doc__, "folder", "what `ci/gpu --only counters` left")
     print("| line | launch | registers | sectors loaded, model / GPU | stored | machine instructions of an element |\n| --- | --- | --- | --- | --- | --- |")
     launches = wrong = 0
     for n, line in enumerate(counted_lines(args.program)):

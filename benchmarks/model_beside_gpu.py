@@ -29,13 +29,18 @@ def modelled(program, line, arch, nvdisasm):
     return json.loads(done.stdout)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bench", type=pathlib.Path, help="what `assay bench --subject gpu -o` wrote")
+def arguments(description, measured_by, what):
+    """The command line: what a GPU measured, and what modelled() needs."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(measured_by, type=pathlib.Path, help=what)
     parser.add_argument("program", type=pathlib.Path, help="the program of the preset cuda")
     parser.add_argument("--arch", default="h100", choices=("h100", "h200", "b200"))
     parser.add_argument("--nvdisasm", help="without it machine instructions are not counted")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    args = arguments(__doc__, "bench", "what `assay bench --subject gpu -o` wrote")
     print("| line | measured, us | predicted, us | off | limit |\n| --- | --- | --- | --- | --- |")
     within = rows = 0
     for line, row in measured(args.bench).items():

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COUNT = re.compile(r"^(\d+) (?:passed|timed), (\d+) failed, (\d+) skipped$")
@@ -34,6 +35,16 @@ def read_tally(text):
     lines = [line for line in text.splitlines() if line.strip()]
     match = COUNT.match(lines[-1].strip()) if lines else None
     return Tally(*map(int, match.groups())) if match else None
+
+
+def read_junit(path):
+    """The tally of a report that pytest wrote (--junitxml); None where there is none that can be read."""
+    try:
+        suite = xml.parse(path).getroot().find("testsuite").attrib
+    except (OSError, xml.ParseError):
+        return None
+    failed, skipped = int(suite["failures"]) + int(suite["errors"]), int(suite["skipped"])
+    return Tally(int(suite["tests"]) - failed - skipped, failed, skipped)
 
 
 def run_counted(name, command, timeout, tail=60, says="", **options):

@@ -1,5 +1,6 @@
 #include "compare/subjects/ptx_dependence.h"
 
+#include "fast/ptx/other_results.h"
 #include "fast/ptx/run.h"
 
 namespace assay {

@@ -52,6 +52,7 @@ constexpr bool every_table_is_whole() {
   return true;
 }
 static_assert(every_table_is_whole());
+// The first row of each table: every element asks for one.
 constexpr std::array kFirst = {first_of(Table::rcp),        first_of(Table::ex2),
                                first_of(Table::rsqrt_even), first_of(Table::rsqrt_odd),
                                first_of(Table::sqrt_even),  first_of(Table::sqrt_odd)};
@@ -115,8 +116,7 @@ uint32_t ex2(bool negative, int exponent, uint32_t fraction) {
                   : number(whole, interpolated(Table::ex2, part));
 }
 
-// ---- the unit (MUFU) and the products around it
-// ----------------------------------------------------------------
+// ---- the unit (MUFU) and the products around it ----------------------------------------------------------
 
 enum class Unit : uint8_t { rcp, ex2, rsqrt, sqrt };
 
@@ -163,8 +163,7 @@ uint32_t flushed_product(uint32_t a, uint32_t b) {
   return exact != 0 && std::fabs(exact) < 0x1p-126 ? (a ^ b) & kSign : product(a, b);
 }
 
-// ---- what ptxas makes of the instructions without .ftz
-// -----------------------------------------------------------
+// ---- what ptxas makes of the instructions without .ftz ---------------------------------------------------
 
 uint32_t reciprocal(uint32_t x) {
   const float scale = is_small(x) ? 0x1p24f : is_large(x) ? 0x1p-2f : 1.0f;

@@ -61,9 +61,6 @@ struct RunOptions {
   double most_seconds = 1e9;           // of this thread's processor time, likewise
 };
 
-// Whether an H100's results of an approximate function are known (RunOptions::perturb, kAsHopper).
-bool known_of_hopper(const Kernel&, const Instruction&);
-
 // Fault: the launch does not fit the entry, or the kernel did something wrong; global memory is then as far
 // as it came.
 Counters run(Module&, std::string_view entry, const Launch&, const Memory&, const RunOptions& = {});

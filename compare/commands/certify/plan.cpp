@@ -14,7 +14,7 @@ namespace {
 // What a subject says of itself and of every part.
 struct Answer {
   Support present;
-  std::string runs;  // 'y' or 'n' for each part
+  std::string supported;  // 'y' or 'n' for each part
 };
 
 // Asks each subject once, in a child: a process that has asked a GPU's driver cannot fork workers that use
@@ -33,15 +33,15 @@ class Answers {
     if (!s) return {{false, "no subject has this name"}, {}};
     const Support here = present_in_child(*s);
     if (!here.yes) return {here, {}};
-    const Result<std::string> runs = in_child(
+    const Result<std::string> supported = in_child(
         [&] {
           std::string out;
           for (const CertifyPart& part : parts_) out += s->supports(part.problem).yes ? 'y' : 'n';
           return out;
         },
         60);
-    if (!runs) return {{false, runs.error().text()}, {}};
-    return {here, *runs};
+    if (!supported) return {{false, supported.error().text()}, {}};
+    return {here, *supported};
   }
 
   const Subjects& subjects_;
@@ -64,7 +64,7 @@ PartRecord claims_of(size_t part, const std::vector<CertifySide>& sides, Answers
     if (const Answer& answer = answers.of(side.subject); !answer.present.yes) {
       claim.outcome = "skipped";
       claim.reason = answer.present.why;
-    } else if (answer.runs[part] != 'y') {
+    } else if (answer.supported[part] != 'y') {
       continue;
     } else {
       record.runs.push_back(record.claims.size());

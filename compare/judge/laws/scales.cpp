@@ -180,7 +180,7 @@ void check_nvfp4_chain(LawRecord& laws) {
       continue;  // P is subnormal, and may be 0
     if (rule == Multiplier::reciprocal && std::isinf(static_cast<float>(1 / s)))
       continue;  // given_product: the decode scale overflows (N10.7)
-    if (std::isnan(sf) || (reads_decode(rule) && t->decode == 0)) continue;
+    if (std::isnan(sf) || (reads_decode(rule) && t->decode == 0)) continue;  // nothing is claimed (N10.8)
     const double by = reads_decode(rule) ? 1 / t->decode : t->encode;
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const double m = value(multiplier, r, 0);
