@@ -140,7 +140,7 @@ class Judges:
         for suite, command in self.parts:
             if killed := self.killed(suite, command, 0, 60, nothing_is_killed=False):
                 return killed
-        return "survived", "", ""
+        return ("unfolded", "", f"not run: {', '.join(self.skipped)}") if self.skipped else ("survived", "", "")
 
     def killed(self, suite, command, number, seconds, nothing_is_killed=True):
         """The verdict of one part that kills an edit, or None. `nothing_is_killed`: a part in which no case runs has one when nothing is edited."""
