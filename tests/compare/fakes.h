@@ -90,12 +90,12 @@ inline Problem problem(const std::string& line) {
 }
 
 // The output of this name. Claims run further lines, of one direction say, which lack some planes: what is
-// spoiled there is nobody's.
+// spoiled there is thrown away.
 inline const Buffer* output(std::span<const Buffer> out, std::string_view name) {
   static std::vector<std::byte> scratch(1 << 20);
-  static const Buffer nobodys{nullptr, scratch};
+  static const Buffer discarded{nullptr, scratch};
   const Buffer* found = find<Buffer>(out, name);
-  return found ? found : &nobodys;
+  return found ? found : &discarded;
 }
 
 }  // namespace assay::fakes

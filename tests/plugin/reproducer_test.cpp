@@ -146,7 +146,7 @@ TEST(Reproducer, OwnKernelIsJudged) {
 TEST(Reproducer, ValuesAndSpareRoom) {
   const Sides s = sides_of("split mxfp4 40x33 bf16 groups=8,32 dir=col capacity=4000");
   std::vector<PlaneData> got = s.want;
-  got.back().bytes.back() ^= std::byte{1};  // nobody's
+  got.back().bytes.back() ^= std::byte{1};  // beyond the members
   got.back().bytes.front() ^= std::byte{0x10};
   const std::string folder = fresh("split");
   ASSERT_FALSE(write_reproducer(folder, s.problem, "", s.inputs, got, s.want));

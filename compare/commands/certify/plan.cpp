@@ -15,6 +15,7 @@ namespace {
 struct Answer {
   Support present;
   std::string supported;  // 'y' or 'n' for each part
+  std::string trouble;    // why it could not say so
 };
 
 // Asks each subject once, in a child: a process that has asked a GPU's driver cannot fork workers that use
@@ -30,9 +31,9 @@ class Answers {
 
  private:
   Answer ask(const Subject* s) const {
-    if (!s) return {{false, "no subject has this name"}, {}};
+    if (!s) return {{false, "no subject has this name"}, {}, {}};
     const Support here = present_in_child(*s);
-    if (!here.yes) return {here, {}};
+    if (!here.yes) return {here, {}, {}};
     const Result<std::string> supported = in_child(
         [&] {
           std::string out;
@@ -40,8 +41,8 @@ class Answers {
           return out;
         },
         60);
-    if (!supported) return {{false, supported.error().text()}, {}};
-    return {here, *supported};
+    if (!supported) return {here, {}, "when it is asked which lines it runs, " + supported.error().text()};
+    return {here, *supported, {}};
   }
 
   const Subjects& subjects_;
@@ -64,6 +65,9 @@ PartRecord claims_of(size_t part, const std::vector<CertifySide>& sides, Answers
     if (const Answer& answer = answers.of(side.subject); !answer.present.yes) {
       claim.outcome = "skipped";
       claim.reason = answer.present.why;
+    } else if (!answer.trouble.empty()) {
+      claim.outcome = "failed";
+      claim.reason = answer.trouble;
     } else if (answer.supported[part] != 'y') {
       continue;
     } else {

@@ -61,10 +61,16 @@ std::string part_text(const CertifyPart& part, const PartRecord& record, const j
     out += fmt::format("{:<64} {:>10}  {}{}  {}\n", part.name, part.domain.count,
                        agree.empty() ? "skipped" : agree, record.taken.is_null() ? "" : " (taken over)",
                        entry.text("fingerprint"));
-  if (!record.trouble.empty() || !record.law.empty())
+  const bool every_claim_failed = !record.trouble.empty() || !record.law.empty();
+  if (every_claim_failed)
     out += fmt::format("FAILED  {}\n  reason   {}\n\n", part.name,
                        record.trouble.empty() ? record.law : record.trouble);
-  for (const ClaimRecord& claim : record.claims) out += claim_failures(part, claim, subjects, colour);
+  for (const ClaimRecord& claim : record.claims) {
+    if (claim.outcome == "failed" && !claim.reason.empty() && !every_claim_failed)
+      out += fmt::format("FAILED  {}\n  got      {}\n  reason   {}\n\n", part.name, claim.side.subject,
+                         claim.reason);
+    out += claim_failures(part, claim, subjects, colour);
+  }
   return out;
 }
 

@@ -217,6 +217,27 @@ TEST(Certify, ACrashOrAnExceptionFailsItsPartAlone) {
   EXPECT_TRUE(r.says("1 passed, 1 failed, 0 skipped")) << r.out;
 }
 
+// Ends its process when it is asked which lines it runs.
+class AskedInVain final : public ForwardingSubject {
+ public:
+  AskedInVain() : ForwardingSubject(make_reference_subject(), "faulty") {}
+  Support supports(const Problem&) const override {
+    std::raise(SIGKILL);
+    return {};
+  }
+};
+
+TEST(Certify, ACrashWhenAskedForLinesFails) {
+  Subjects subjects = with_fault(no_fault);
+  subjects.owned.back() = std::make_unique<AskedInVain>();
+  CertifyOptions options;
+  options.parts = {window(0x41234000, 4096)};
+  const Ran r = certify(options, subjects);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_TRUE(r.says("got      faulty\n  reason   when it is asked which lines it runs, ")) << r.out;
+  EXPECT_TRUE(r.says("0 passed, 1 failed, 0 skipped")) << r.out;
+}
+
 // The reference, but from the second piece on element 7 stays as it was.
 class LazySubject final : public Subject {
  public:
