@@ -20,7 +20,8 @@ struct Segment {
   Table table;
   int32_t c0, c1, twice_c2;
 };
-constexpr std::array kSegments = {
+constexpr Segment kSegments[] = {
+// an array of the language: clang 14 deduces no std::array of over 256 elements
 #define SEGMENT(table, c0, c1, twice_c2) Segment{Table::table, c0, c1, twice_c2},
 #include "fast/ptx/hopper_functions.def"
 #undef SEGMENT
