@@ -3,8 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
 
 #include "compare/judge/cases.h"
 #include "compare/subjects/forwarding.h"
@@ -85,6 +91,27 @@ TEST(Bench, AnInterruptIsNoFailure) {
         << r.out;
     EXPECT_EQ(json::read(options.output)->find("results")->array()->size(), timed);
   }
+}
+
+// The lines of an earlier group were judged and timed before.
+TEST(Bench, AnInterruptInALaterGroupLeavesTheTimesOfEarlierOnes) {
+  const auto group = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  BenchOptions options;
+  options.subjects = {"interrupting"};
+  options.repetitions = 1, options.min_time = 1e-6;
+  for (int64_t rows = 1; rows <= group + 1; ++rows)
+    options.entries.push_back(entry_of(line("quantize mxfp8 " + std::to_string(rows) + "x64 bf16 dir=row")));
+  Subjects subjects = with_fault(no_fault);
+  auto late = std::make_unique<fakes::Interrupting>("interrupting", 1);
+  late->counted = [=](const Problem& p) { return p.x.shape.rows == group + 1; };
+  subjects.owned.push_back(std::move(late));
+  std::ostringstream out, err;
+  EXPECT_EQ(run_bench(options, subjects, out, err), 130) << out.str();
+  const std::string all = std::to_string(group + 1), some = std::to_string(group);
+  EXPECT_NE(out.str().find("interrupted: " + some + " of " + all + " lines were judged and timed\n" + some +
+                           " timed, 0 failed, 0 skipped\n"),
+            std::string::npos)
+      << out.str();
 }
 
 // The time of an interpreter of PTX is not that of the kernel.
