@@ -31,11 +31,12 @@ typedef struct assay_member {
   int64_t padded_rows, padded_cols;
 } assay_member;
 
-/* One plane (contract/planes.h): a dense row-major array of padded_rows x padded_cols elements, of which the
- * first rows x cols mean something. Elements are little-endian; codes of fewer than 8 bits take a byte each,
- * or, where `packed` is not 0, their own 4 or 6 bits, the first in the lowest (N6.8). A plane whose
- * name ends in ".scale_gemm" has the tensor-core tile order (N6.3). The planes of a split that hold one array
- * for each member are 1 x elements; what stands beyond the members is neither read nor written (N14.6). */
+/* One plane (contract/planes.h; `assay list '<line>' --planes` prints those of a line): a dense row-major
+ * array of padded_rows x padded_cols elements, of which the first rows x cols mean something. Elements are
+ * little-endian; codes of fewer than 8 bits take a byte each, or, where `packed` is not 0, their own 4 or 6
+ * bits, the first in the lowest (N6.8). A plane whose name ends in ".scale_gemm" has the tensor-core tile
+ * order (N6.3). The planes of a split that hold one array for each member are 1 x elements; what stands
+ * beyond the members is neither read nor written (N14.6). */
 typedef struct assay_plane {
   const char* name;     /* "x", "row.scale_inv", "col.data", ... */
   const char* encoding; /* "f32", "bf16", "f16", "e4m3", "e5m2", "e2m1", "e8m0", ... */
@@ -56,10 +57,9 @@ uint32_t assay_plugin_abi(void);
 const char* assay_plugin_name(void);
 
 /* Whether the library runs the Problem that `line` describes. `line` is canonical: every key that applies is
- * printed
- * ("quantize mxfp8 64x256 bf16 dir=row element=e4m3 ..."), so that a plugin compares words and needs no
- * defaults. 1: yes. 0: no, with the reason as NUL-terminated text of at most why_bytes bytes in `why`: the
- * case counts as unsupported, not as failed. */
+ * printed ("quantize mxfp8 64x256 bf16 dir=row element=e4m3 ..."), so that a plugin compares words and needs
+ * no defaults (docs/plugins.md says how they are written). 1: yes. 0: no, with the reason as NUL-terminated
+ * text of at most why_bytes bytes in `why`: the case counts as unsupported, not as failed. */
 int assay_plugin_supports(const char* line, char* why, size_t why_bytes);
 
 /* Computes every output plane. Outputs come filled with a poison byte and between guard bytes: each byte of
