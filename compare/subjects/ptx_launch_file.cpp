@@ -9,7 +9,10 @@
 #include <utility>
 
 #include "compare/subjects/ptx_arguments.h"
+#include "contract/encoding.h"
 #include "contract/f32_text.h"
+#include "contract/format.h"
+#include "contract/line.h"
 #include "fixtures/json.h"
 
 namespace assay {
@@ -242,6 +245,33 @@ Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
   return l;
 }
 
+// What the parser says where no line has these words: a key that the format lacks, or a value that is
+// misspelled. Of a quantize and a dequantize; the words of other ops are not checked.
+std::optional<Error> no_line_with(const std::vector<std::string>& words) {
+  const auto is_encoding = [](const std::string& w) {
+    return std::any_of(kEncodings.begin(), kEncodings.end(),
+                       [&](const EncodingInfo& e) { return e.name == w; });
+  };
+  const auto is_format = [](const std::string& w) {
+    return std::any_of(kFormats.begin(), kFormats.end(), [&](const FormatInfo& f) { return f.name == w; });
+  };
+  if (words.size() < 2 || (words[0] != "quantize" && words[0] != "dequantize") || !is_format(words[1]))
+    return {};
+  std::vector<std::string> sources, keys;
+  for (size_t i = 2; i < words.size(); ++i) (is_encoding(words[i]) ? sources : keys).push_back(words[i]);
+  if (sources.empty()) sources = {"bf16", "f32", "f16"};
+  std::optional<Error> why;
+  for (const std::string& source : sources)
+    for (const char* shape : {"64x64", "128x128"}) {
+      std::string line = words[0] + " " + words[1] + " " + shape + " " + source;
+      for (const std::string& key : keys) line += " " + key;
+      const Result<Problem> p = parse_line(line);
+      if (p) return {};
+      if (!why) why = Error{p.error().message, 0, p.error().hint};
+    }
+  return why;
+}
+
 Result<PtxLaunchFile> file_of(const json::Value& v) {
   if (!v.object()) return wrong("a launch file is an object, found " + v.describe());
   if (auto e = unknown_key(v,
@@ -263,6 +293,8 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
     if (end > at) f.words.push_back(words.substr(at, end - at));
     at = end + 1;
   }
+  if (const auto why = no_line_with(f.words))
+    return wrong("no line has the words of \"for\": " + why->text());
   if (const json::Value* a = v.find("alignment")) {
     const auto n = a->to_int();
     if (!n || *n < 1 || (*n & (*n - 1)))

@@ -130,6 +130,11 @@ TEST(PtxKernel, MistakesInALaunchFileAreToldWithTheSignature) {
                 .find("the module has no entry 'other'; it has mxfp8_rows"),
             std::string::npos);
   EXPECT_NE(with("\"grid\"", "\"grib\"").find("unknown key \"grib\""), std::string::npos);
+  // Words that no line has would make every line unsupported.
+  EXPECT_EQ(with("dir=row\"", "dir=row element=e5m2\""), "");
+  EXPECT_NE(with("dir=row\"", "dir=row round=rne\"").find("no line has the words of \"for\": "),
+            std::string::npos);
+  EXPECT_NE(with("dir=row\"", "dir=row element=e5m3\"").find("e5m3"), std::string::npos);
   EXPECT_EQ(with("\"for\"", "\"stores\": \"at_once\", \"for\""), "");
   EXPECT_NE(with("\"for\"", "\"stores\": \"soon\", \"for\"").find("\"late\" or \"at_once\", found soon"),
             std::string::npos);
