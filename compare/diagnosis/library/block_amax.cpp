@@ -175,6 +175,15 @@ void add_parts(Rows& rows) {
                  [=](int64_t k, int64_t of) { return k < of / unit * unit; });
 }
 
+// A kernel that gives a row to one block of threads, which takes so many elements.
+void add_first_elements(Rows& rows) {
+  for (const int64_t taken : {1024, 2048, 4096, 8192, 16384})
+    if (taken < rows.length)
+      add_places(rows, fmt::format("first_elements={}", taken),
+                 fmt::format("the amax of a row covers only its first {} elements", taken),
+                 [=](int64_t k, int64_t) { return k < taken; });
+}
+
 // ---- other blocks ----
 
 constexpr AmaxRow kBlockRows[] = {
@@ -212,6 +221,19 @@ constexpr AmaxRow kEdgeRows[] = {
      [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 - 1, b.j1); }},
     {"shifted", "the amax is that of the block one element on",
      [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 + 1, b.j1 + 1); }},
+};
+
+// The last block of a line, where it is partial.
+constexpr AmaxRow kTailRows[] = {
+    {"stale_tail", "a partial last block also sees what stood in its missing places of the block before",
+     [](const BlockView& b) {
+       const int64_t there = b.j1 - b.j0;
+       return there < b.length && b.j0 > 0
+                  ? std::max(b.amax(), b.x.amax(b.i0, b.i1, b.j0 - b.length + there, b.j0))
+                  : b.amax();
+     }},
+    {"tail_of_ones", "places that a partial last block lacks count as 1 (a masked load with other=1)",
+     [](const BlockView& b) { return b.j1 - b.j0 < b.length ? std::max(b.amax(), 1.0) : b.amax(); }},
 };
 
 void add_wider(Rows& rows) {
@@ -415,11 +437,13 @@ void add_maxima(Rows& rows) {
 }  // namespace
 
 void add_block_amax_rows(Rows& rows) {
+  if (rows.of_rows) add_first_elements(rows);
   add_lines(rows);
   add_parts(rows);
   add_table(rows, kBlockRows);
   add_line_groups(rows);
   add_table(rows, kEdgeRows);
+  if (!rows.of_rows) add_table(rows, kTailRows);
   add_wider(rows);
   if (rows.of_rows) add_row_scales(rows);
   add_table(rows, kScopeRows);

@@ -31,6 +31,7 @@ constexpr const char* kLines[] = {
     "quantize {} 208x208 bf16 col.rht=1",
     "quantize {} 200x200 bf16 round=sr rng=7,3,0",
     "quantize {} 200x200 bf16 row_scaled=1",
+    "quantize {} 1x16400 bf16 row_scaled=1",
     "quantize {} 200x200 bf16 amax=3",
     "quantize {} 200x200 bf16 element=e3m2 packing=packed",
 };

@@ -167,6 +167,19 @@ template <size_t n> void add_table(Rows& rows, const CodeRow (&table)[n], Stage 
         .stage = stage;
 }
 
+// One comparison with a midpoint of E2M1 that is < in place of <=, or the other way round.
+void add_ties(Rows& rows) {
+  if (rows.q.element != Encoding::e2m1) return;
+  for (uint32_t low = 0; low < info(Encoding::e2m1).max_finite; ++low) {
+    const double tie = (value_of(Encoding::e2m1, low) + value_of(Encoding::e2m1, low + 1)) / 2;
+    add_code(rows, fmt::format("tie_turned={}", tie),
+             fmt::format("exactly {} goes to the other neighbour", tie), [=](const CodeView& c) {
+               const bool tied = std::fabs(c.scaled()) == tie && magnitude(c) - low < 2;
+               return tied ? sign(c) | (2 * low + 1 - magnitude(c)) : c.code;
+             });
+  }
+}
+
 // The other elements of the format's row.
 void add_other_encoding(Rows& rows) {
   for (size_t i = 0; i < kFloatEncodings; ++i) {
@@ -197,6 +210,7 @@ void add_code_rows(Rows& rows) {
     add_code(rows, row.id, row.title,
              [wrong = row.wrong](const CodeView& c) { return rounded_otherwise(c, wrong); });
   if (rows.q.round != Round::sr) {
+    add_ties(rows);
     add_scaled_value_rows(rows);
     add_table(rows, kTiesRows);
     add_other_encoding(rows);

@@ -201,6 +201,16 @@ template <class Byte> uint32_t drawn_code(double s, Byte byte) {
   return sign | (f + byte() >= 256 ? lower + 1 : lower);
 }
 
+// The same where the byte is added to the signed value, which is then floored: a negative value goes away
+// from zero under the small bytes, not the large ones.
+uint32_t drawn_signed(double s, uint32_t byte) {
+  if (!std::signbit(s) || std::isnan(s)) return drawn_code(s, [=] { return byte; });
+  const uint32_t lower = drawn_code(s, [] { return 0u; }), upper = drawn_code(s, [] { return 255u; });
+  if (lower == upper) return lower;
+  const double lo = value_of(Encoding::e2m1, lower), step = value_of(Encoding::e2m1, upper) - lo;
+  return static_cast<uint32_t>(std::floor(256 * (1 - (s - lo) / step))) + byte < 256 ? upper : lower;
+}
+
 }  // namespace
 
 void add_draw_rows(Rows& rows) {
@@ -212,6 +222,13 @@ void add_draw_rows(Rows& rows) {
         [byte = row.byte, rng = rows.lane.rng, direction](const CodeView& c) {
           return drawn_code(c.scaled(), [&] { return byte(DrawOf{c, rng, direction}); });
         };
+  rows.add("draw.of_signed",
+           "the byte is added to the signed value, so negative elements are rounded by its complement",
+           Stage::code, "N12.3")
+      .code = [rng = rows.lane.rng, direction](const CodeView& c) {
+    const DrawOf d{c, rng, direction};
+    return drawn_signed(c.scaled(), d.byte(d.e() / 4, d.e() % 4));
+  };
 }
 
 }  // namespace assay

@@ -211,7 +211,8 @@ std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
       out.push_back(std::move(h));
     }
   }
-  for (auto* rows : {optimizer_hypotheses, update_hypotheses, scale_state_hypotheses, attention_hypotheses})
+  for (auto* rows : {optimizer_hypotheses, update_hypotheses, scale_state_hypotheses, dequantize_hypotheses,
+                     attention_hypotheses})
     for (Hypothesis& h : rows(problem)) out.push_back(std::move(h));
   return out;
 }

@@ -54,6 +54,8 @@ constexpr QuotientRow kRows[] = {
      [](float a, float m) { const float i = 1 / (m / a); return Quotient{i, below(1 / i)}; }},
     {"inverse_above", "elements are multiplied by an approximate reciprocal of scale_inv, one place too large (rcp.approx)",
      [](float a, float m) { const float i = 1 / (m / a); return Quotient{i, above(1 / i)}; }},
+    {"max_240", "MAX is 240, as of E4M3 without infinities and -0 (E4M3FNUZ)",
+     [](float a, float m) { const float s = (m == 448 ? 240 : m) / a; return Quotient{1 / s, s}; }},
     {"before_power", "elements are scaled by MAX / amax, and only then the scale was made a power of two",
      [](float a, float m) { return Quotient{1 / power(m / a), m / a}; }, true},
     {"before_power_divided", "elements are divided by amax / MAX, and only then the scale was made a power of two",
@@ -91,6 +93,34 @@ void add_quotient(Rows& rows, const QuotientRow& row) {
     if (!q) return c.scaled();
     const auto x = static_cast<float>(c.x);
     return static_cast<double>(q->divides ? x / q->factor : x * q->factor);
+  };
+}
+
+// MAX / amax of a tiny amax is beyond binary32 and stays infinite: the decode scale is 0, a zero becomes NaN,
+// and every other element an infinity.
+void add_unclamped(Rows& rows) {
+  const bool blocks = rows.format.has_blocks();
+  Hypothesis& h = rows.add("quotient.infinite", "an infinite MAX / amax is not replaced, and scale_inv is 0",
+                           rows.scale_stage(), "N3.5");
+  const auto infinite = [most = static_cast<float>(rows.largest_element()),
+                         least = static_cast<float>(rows.own_eps())](double amax) {
+    const float a = std::max(static_cast<float>(amax), least);
+    return a > 0 && std::isfinite(a) && std::isinf(most / a);
+  };
+  if (blocks) {
+    h.scale = [infinite](const ScaleGrid& s, int64_t i, int64_t b) {
+      return infinite(s.amax(i, b)) ? 0u : s.at(i, b);
+    };
+    h.use = Hypothesis::Use::stored;
+  } else {
+    h.scalars = [infinite](TensorScalars& s) {
+      if (infinite(static_cast<double>(s.amax)))
+        s.scale = std::numeric_limits<float>::infinity(), s.scale_inv = 0;
+    };
+  }
+  h.scaled = [infinite, blocks](const CodeView& c) {
+    return infinite(blocks ? c.block_amax() : c.tensor_amax) ? c.x * std::numeric_limits<double>::infinity()
+                                                             : c.scaled();
   };
 }
 
@@ -147,6 +177,7 @@ void add_nan_bits(Rows& rows, const char* id, const char* title, uint32_t bits) 
 void add_quotient_rows(Rows& rows) {
   if (rows.q.format != FormatId::fp8_block && rows.q.format != FormatId::fp8_current) return;
   if (!rows.q.amax) add_nan(rows);
+  add_unclamped(rows);
   if (rows.q.format == FormatId::fp8_block && rows.q.scales != ScaleLayout::gemm) {
     add_nan_bits(
         rows, "quiet",

@@ -65,6 +65,8 @@ std::vector<Hypothesis> optimizer_hypotheses(const Problem& problem);
 // (delayed_update.cpp, scaled_states.cpp).
 std::vector<Hypothesis> update_hypotheses(const Problem& problem);
 std::vector<Hypothesis> scale_state_hypotheses(const Problem& problem);
+// Rows of a dequantize; none for other ops (dequantized.cpp).
+std::vector<Hypothesis> dequantize_hypotheses(const Problem& problem);
 // Steps of an attention done otherwise; none for other ops (attention.cpp).
 std::vector<Hypothesis> attention_hypotheses(const Problem& problem);
 

@@ -1,0 +1,201 @@
+// A dequantize (N3.10, N5.9, N9.5, N10.15): what comes out where a code, its scale or the product is read or
+// rounded another way.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/encode.h"
+#include "compare/arithmetic/factors.h"
+#include "compare/arithmetic/places.h"
+#include "compare/diagnosis/library/rows.h"
+
+namespace assay {
+
+namespace {
+
+using Planes = std::vector<PlaneData>;
+
+// What a dequantize reads, and for each element of y the place of its code, scale and amax. `order`: the
+// place of a scale in its plane's bytes, or nothing for the right one.
+using Order = int64_t (*)(const Plane& plane, Place place);
+struct Read {
+  const PlaneData *data = nullptr, *scales = nullptr, *amax = nullptr;
+  Shape shape;
+  std::vector<int64_t> code_at, scale_at, amax_at;  // [shape]
+};
+
+// Gives each element of y that an element of `plane` belongs to the place of that element.
+std::vector<int64_t> spread(const Problem& p, const Plane& plane, Order order) {
+  std::vector<int64_t> out(static_cast<size_t>(p.x.shape.count()), 0);
+  for (int64_t r = 0; r < plane.logical.rows; ++r)
+    for (int64_t c = 0; c < plane.logical.cols; ++c) {
+      const Place place{false, r, c};
+      const Region region = region_of(&p, plane, place);
+      const int64_t at = order ? order(plane, place) : index_of(plane, r, c);
+      for (int64_t i = region.row0; i < std::min(region.row1, p.x.shape.rows); ++i)
+        for (int64_t j = region.col0; j < std::min(region.col1, p.x.shape.cols); ++j)
+          out[static_cast<size_t>(i * p.x.shape.cols + j)] = at;
+    }
+  return out;
+}
+
+Read read_of(const Problem& p, const Planes& inputs, Order order) {
+  Read out;
+  out.shape = p.x.shape;
+  for (const PlaneData& plane : inputs) {
+    const std::string& name = plane.plane.name;
+    if (name.ends_with(".data")) out.data = &plane, out.code_at = spread(p, plane.plane, nullptr);
+    if (name.ends_with(".amax")) out.amax = &plane, out.amax_at = spread(p, plane.plane, nullptr);
+    if (name.ends_with(".scale_inv") || name.ends_with(".scale_gemm"))
+      out.scales = &plane, out.scale_at = spread(p, plane.plane, order);
+  }
+  return out;
+}
+
+// One element of y: the values that it is made of.
+struct Element {
+  Encoding element, scales;
+  uint32_t code, scale_code;
+  double scale;
+  double amax;  // of NVFP4
+  bool has_amax;
+  double range;  // F * 6 (N10.13)
+  double value() const { return value_of(element, code); }
+  // What the code is multiplied by.
+  double factor() const { return has_amax ? f32_of(f32_of(scale * amax) * f32_of(1 / range)) : scale; }
+};
+double product(const Element& e) { return f32_of(e.value() * e.factor()); }
+
+struct Row {
+  const char *id, *title, *clause;
+  Stage stage;
+  double (*value)(const Element&);
+  uint32_t (*out)(Encoding, double) = nearest_code;
+  Order order = nullptr;
+  int64_t flip = 0;  // bits of a code's place that are turned
+};
+
+// The E8M0 code in the place of an exponent: 00 is 0, and FF an infinity.
+double as_exponent_field(const Element& e) {
+  const double scale = e.scale_code == 0      ? 0
+                       : e.scale_code == 0xFF ? std::numeric_limits<double>::infinity()
+                                              : e.scale;
+  return f32_of(e.value() * scale);
+}
+uint32_t flushed(Encoding to, double v) {
+  return nearest_code(to, is_subnormal(to, value_of(to, nearest_code(to, v))) ? std::copysign(0.0, v) : v);
+}
+int64_t without_padding(const Plane& plane, Place at) { return at.row * plane.logical.cols + at.col; }
+int64_t row_after_row(const Plane& plane, Place at) { return at.row * plane.padded.cols + at.col; }
+
+constexpr Row kRows[] = {
+    {"scale.inverted", "codes are divided by the scale", "N3.10", Stage::block_scale,
+     [](const Element& e) { return f32_of(e.value() / e.factor()); }},
+    {"scale.left_out", "codes are not scaled", "N3.10", Stage::block_scale,
+     [](const Element& e) { return e.value(); }},
+    {"scale.first", "the first scale of the plane serves everywhere", "N6.1", Stage::layout, product,
+     nearest_code, [](const Plane&, Place) { return int64_t{0}; }},
+    {"result.truncated", "the result is rounded toward zero", "N2.1", Stage::code, product, truncated_code},
+    {"result.flushed", "subnormal results become zeros", "N2.1", Stage::code, product, flushed},
+    {"result.through_bf16", "the product is rounded to bf16 first", "N2.1", Stage::code,
+     [](const Element& e) { return bf16_of(product(e)); }},
+};
+constexpr Row kExponentRow = {
+    "scale.exponent_field", "the scale's code is placed in an exponent field: 00 gives 0, and FF an infinity",
+    "N2.8", Stage::block_scale, as_exponent_field};
+constexpr Row kUnpaddedRow = {"scale.unpadded", "scales are read as if their rows had no padding",
+                              "N6.2",           Stage::layout,
+                              product,          nearest_code,
+                              without_padding};
+constexpr Row kCompactRow = {"scale.compact", "scales in GEMM layout are read row after row",
+                             "N6.3",          Stage::layout,
+                             product,         nearest_code,
+                             row_after_row};
+constexpr Row kNibblesRow = {"code.nibbles_swapped",
+                             "the two codes of a byte are read in the other order",
+                             "N6.8",
+                             Stage::packing,
+                             product,
+                             nearest_code,
+                             nullptr,
+                             1};
+constexpr Row kAmaxRows[] = {
+    {"amax.left_out", "the tensor's amax takes no part", "N10.15", Stage::tensor_scale,
+     [](const Element& e) { return f32_of(e.value() * e.scale); }},
+    {"amax.first", "amax / (F * 6) comes first, and the block's scale is multiplied by it", "N10.15",
+     Stage::tensor_scale,
+     [](const Element& e) { return f32_of(e.value() * f32_of(e.scale * f32_of(e.amax / e.range))); }},
+    {"amax.last", "code and block scale are multiplied first, and by amax / (F * 6) then", "N10.15",
+     Stage::tensor_scale,
+     [](const Element& e) { return f32_of(f32_of(e.value() * e.scale) * f32_of(e.amax / e.range)); }},
+    {"amax.divided", "the product with the amax is divided by F * 6", "N10.15", Stage::tensor_scale,
+     [](const Element& e) { return f32_of(e.value() * f32_of(f32_of(e.scale * e.amax) / e.range)); }},
+    {"amax.without_six", "the amax is divided by F alone, not by F * 6", "N10.15", Stage::tensor_scale,
+     [](const Element& e) {
+       return f32_of(e.value() * f32_of(f32_of(e.scale * e.amax) * f32_of(6 / e.range)));
+     }},
+};
+
+// Makes y anew.
+void remake(const Row& row, const Problem& p, const Planes& inputs, Planes& made) {
+  const Read read = read_of(p, inputs, row.order);
+  if (!read.data) return;
+  const Quantizer& q = *p.quantizer(p.row ? Direction::row : Direction::col);
+  PlaneData& y = made.front();
+  for (int64_t n = 0; n < read.shape.count(); ++n) {
+    const auto at = static_cast<size_t>(n);
+    Element e{};
+    e.element = read.data->plane.encoding;
+    e.code = code_at(read.data->plane, read.data->bytes, read.code_at[at] ^ row.flip);
+    e.scale = 1;
+    if (read.scales) {
+      e.scales = read.scales->plane.encoding;
+      e.scale_code = code_at(read.scales->plane, read.scales->bytes, read.scale_at[at]);
+      e.scale = value_of(e.scales, e.scale_code);
+    }
+    e.has_amax = read.amax && q.format == FormatId::nvfp4;
+    e.amax = e.has_amax
+                 ? value_of(Encoding::f32, code_at(read.amax->plane, read.amax->bytes, read.amax_at[at]))
+                 : 1;
+    e.range = full_range(q);
+    set_code(y.plane, y.bytes, n, row.out(y.plane.encoding, row.value(e)));
+  }
+}
+
+}  // namespace
+
+std::vector<Hypothesis> dequantize_hypotheses(const Problem& problem) {
+  std::vector<Hypothesis> out;
+  if (!problem.as<Dequantize>()) return out;
+  const auto add = [&](const Row& row) {
+    Hypothesis h;
+    h.id = std::string("dequantize.") + row.id;
+    h.title = row.title;
+    h.stage = row.stage;
+    h.clause = row.clause;
+    h.remake = [row](const Problem& p, const Planes& inputs, Planes& made) { remake(row, p, inputs, made); };
+    out.push_back(std::move(h));
+  };
+  const std::vector<Plane> inputs = input_planes(problem);
+  const auto scales = std::find_if(inputs.begin(), inputs.end(), [](const Plane& p) {
+    return p.name.ends_with(".scale_inv") || p.name.ends_with(".scale_gemm");
+  });
+  if (scales != inputs.end()) {
+    for (const Row& row : kRows) add(row);
+    if (scales->encoding == Encoding::e8m0) add(kExponentRow);
+    if (scales->layout == ScaleLayout::gemm) add(kCompactRow);
+    else if (scales->padded.cols != scales->logical.cols) add(kUnpaddedRow);
+  }
+  if (problem.quantizer(problem.row ? Direction::row : Direction::col)->format == FormatId::nvfp4)
+    for (const Row& row : kAmaxRows) add(row);
+  if (std::any_of(inputs.begin(), inputs.end(), [](const Plane& p) { return p.packed && p.bits() == 4; }))
+    add(kNibblesRow);
+  return out;
+}
+
+}  // namespace assay
