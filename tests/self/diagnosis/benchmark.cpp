@@ -78,7 +78,7 @@ bool right_stage(const Case& c, const Revealed& r, Stage said) {
   for (size_t i = 0; i < r.right.size() && !shown; ++i)
     if (differing(r.right[i], r.wrong[i]).first) shown = shown_stage(r.right[i].plane);
   const Switches on = switches_of(c);
-  for (size_t i = 0; i < kSwitches.size(); ++i)
+  for (size_t i = 0; i < std::size(kSwitches); ++i)
     if (on[i] && (said == kStageOf[i] || (said >= kStageOf[i] && said <= *shown))) return true;
   return false;
 }
@@ -88,7 +88,7 @@ bool right_stage(const Case& c, const Revealed& r, Stage said) {
 Found said_of(const Case& c, const Diagnosis& d, Found otherwise) {
   const Switches on = switches_of(c);
   bool due = false, all = true, wrongly = false;
-  for (size_t i = 0; i < kSwitches.size(); ++i) {
+  for (size_t i = 0; i < std::size(kSwitches); ++i) {
     if (kSwitches[i].says.empty()) continue;
     const bool said = std::any_of(d.fingerprints.begin(), d.fingerprints.end(), [&](const std::string& text) {
       return text.find(kSwitches[i].says) != std::string::npos;
@@ -96,7 +96,8 @@ Found said_of(const Case& c, const Diagnosis& d, Found otherwise) {
     due |= on[i];
     if (on[i]) all &= said;
     bool wanted = false;  // by another switch with the same words
-    for (size_t k = 0; k < kSwitches.size(); ++k) wanted |= on[k] && kSwitches[k].says == kSwitches[i].says;
+    for (size_t k = 0; k < std::size(kSwitches); ++k)
+      wanted |= on[k] && kSwitches[k].says == kSwitches[i].says;
     wrongly |= said && !wanted;
   }
   return wrongly ? Found::wrong_class : due && all ? Found::told : otherwise;

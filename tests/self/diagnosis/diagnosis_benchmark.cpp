@@ -68,7 +68,7 @@ std::string group_of(const Named& r) {
 std::string stages_of(const Named& r) {
   const auto on = parse_switches(r.asked.switches);
   std::string s;
-  for (size_t i = 0; i < kSwitches.size(); ++i)
+  for (size_t i = 0; i < std::size(kSwitches); ++i)
     if ((*on)[i]) s += (s.empty() ? "" : "+") + std::string(kSwitches[i].stage);
   return s;
 }

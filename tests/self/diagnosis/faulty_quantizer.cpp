@@ -1158,7 +1158,7 @@ class FaultyQuantizer : public Subject {
 std::optional<Switches> parse_switches(std::string_view text) {
   static const std::map<std::string_view, size_t> names = [] {
     std::map<std::string_view, size_t> m;
-    for (size_t i = 0; i < kSwitches.size(); ++i) m.emplace(kSwitches[i].name, i);
+    for (size_t i = 0; i < std::size(kSwitches); ++i) m.emplace(kSwitches[i].name, i);
     return m;
   }();
   Switches s;

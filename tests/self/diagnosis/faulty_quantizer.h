@@ -3,8 +3,8 @@
 // and their midpoints) and shares nothing with reference/, fast/ or compare/diagnosis. With no fault on, its
 // bytes are the reference's (diagnosis_benchmark_test.cpp shows it).
 #pragma once
-#include <array>
 #include <bitset>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,7 +29,7 @@ struct SwitchInfo {
   bool outside = false;        // no list of causes has it
   std::string_view says = {};  // what has to be said where nothing foretells its bytes; else empty
 };
-inline constexpr std::array kSwitches = {
+inline constexpr SwitchInfo kSwitches[] = {
 #define SWITCH(name, stage, what) SwitchInfo{#name, #stage, what, false},
 #define OUTSIDE(name, stage, what) SwitchInfo{#name, #stage, what, true},
 #define FOREIGN(name, stage, says, what) SwitchInfo{#name, #stage, what, false, says},
@@ -40,7 +40,7 @@ inline constexpr std::array kSwitches = {
 };
 inline const SwitchInfo& info(Switch s) { return kSwitches[static_cast<size_t>(s)]; }
 
-using Switches = std::bitset<kSwitches.size()>;
+using Switches = std::bitset<std::size(kSwitches)>;
 // "c_rz" or "c_rz+ly_scales_transposed"; empty or "none": no fault. Nothing: a word is no switch.
 std::optional<Switches> parse_switches(std::string_view text);
 
