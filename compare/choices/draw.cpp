@@ -121,6 +121,9 @@ std::vector<string> Drawer::positional_choices() const {
 // ---- sizes ------------------------------------------------------------------------------------------------
 
 int64_t Drawer::draw_size() {
+  constexpr int64_t kLarge[] = {260,  384,  513,  640,  1000, 1024, 1025, 2048,
+                                2049, 4096, 4097, 5000, 8192, 8193, 16385};
+  if (larger_ && dice_.chance(1, 2)) return kLarge[dice_.below(std::size(kLarge))];
   const auto sizes = sizes_of(kSizeClasses[dice_.below(std::size(kSizeClasses))]);
   const size_t a = dice_.below(sizes.size()), b = dice_.below(sizes.size());
   return sizes[std::min(a, b)];
@@ -196,9 +199,11 @@ void Drawer::draw_sizes(Draft& d) {
     if (op_ == "philox") d.sizes[1] = 4;
     if (op_ == "scale_chain" && format_ == "nvfp4" && dice_.chance(3, 4)) d.sizes[1] = 2;
     const auto& n = d.sizes;
-    if (op_ == "gemm" ? n[0] * n[1] <= most_ && n[0] * n[2] <= most_ && n[1] * n[2] <= most_ &&
-                            n[0] * n[1] * n[2] <= 16 * most_
-                      : n[0] * n[1] <= most_)
+    const int64_t most = larger_ ? kLarger * most_ : most_;
+    if (larger_ && n[0] * n[1] <= most_) continue;
+    if (op_ == "gemm" ? n[0] * n[1] <= most && n[0] * n[2] <= most && n[1] * n[2] <= most &&
+                            n[0] * n[1] * n[2] <= 16 * most
+                      : n[0] * n[1] <= most)
       return;
   }
   d.sizes = std::vector<int64_t>(op_ == "gemm" ? 3 : 2, 1);
@@ -331,6 +336,16 @@ void Drawer::add(Drawn& drawn, std::vector<Wish>& kept, std::span<const Wish> al
   if (also.size() == 1) return;
   add(drawn, kept, also.first(also.size() / 2));
   add(drawn, kept, also.subspan(also.size() / 2));
+}
+
+std::optional<Drawn> Drawer::larger(const Draft& draft) {
+  Draft d = draft;
+  larger_ = true;
+  draw_sizes(d);
+  larger_ = false;
+  Result<Problem> p = parse_line(d.text());
+  if (!p || !accepts_(*p)) return {};
+  return Drawn{std::move(d), std::move(*p)};
 }
 
 std::optional<Drawn> Drawer::changed(const Draft& draft, size_t steps) {

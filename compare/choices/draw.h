@@ -33,6 +33,9 @@ Wish wish_of(const std::string& choice);
 // line has.
 std::vector<std::string> all_groups();
 
+// How many times as many elements a larger line has at most.
+inline constexpr int64_t kLarger = 16;
+
 class Drawer {
  public:
   // `most`: elements of the largest tensor of a line; products of a gemm are at most 16 times that.
@@ -49,6 +52,10 @@ class Drawer {
   std::optional<Drawn> changed(const Draft& draft);
   // The same up to `steps` times, each on what the one before gave. Nothing where none was accepted.
   std::optional<Drawn> changed(const Draft& draft, size_t steps);
+  // The draft with sizes of more elements than `most`, up to kLarger times as many: where rows are longer
+  // than what a block of threads takes at once, and tiles of scales stand beside and below each other.
+  // Nothing where that was not accepted.
+  std::optional<Drawn> larger(const Draft& draft);
   // The plainest draft of the group.
   const Draft& plain() const { return plain_; }
   // Sources, partners and size classes as choices, to be tried beside those of keys.
@@ -70,6 +77,7 @@ class Drawer {
 
   std::string group_, op_, format_;
   int64_t most_;
+  bool larger_ = false;  // sizes are being drawn for larger()
   Accepts accepts_;
   Dice dice_;
   std::vector<std::string> sources_, seconds_;

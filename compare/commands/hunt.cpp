@@ -43,7 +43,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kBatch = 96;             // lines; small, because a kill costs one batch
 constexpr uint64_t kBatchesPerRound = 8;  // of libFuzzer, with --edges
 constexpr int64_t kRunsOfRound = 2000;
-constexpr size_t kSameKind = 3;  // lines of one kind whose cause is looked for; later ones are counted
+constexpr size_t kSameKind = 3;        // lines of one kind whose cause is looked for; later ones are counted
+constexpr int64_t kEnoughDiffer = 64;  // elements of a plane
 constexpr size_t kCausesAtOnce =
     4;  // of one batch, so that a subject that is all wrong is still searched widely
 
@@ -223,11 +224,14 @@ class Hunt {
     if (auto error = edges_.know(p)) trouble_ = error;
   }
 
-  // Small lines first, because their cause is found soonest.
+  // Lines with enough differences to tell causes apart come first: on a tensor of one element many causes
+  // make the same bytes. Of those the small ones, because their cause is found soonest.
   void look_into(std::vector<std::pair<Problem, Breach>>& red) {
-    std::stable_sort(red.begin(), red.end(), [](const auto& a, const auto& b) {
-      return a.first.x.shape.count() < b.first.x.shape.count();
-    });
+    const auto order = [](const std::pair<Problem, Breach>& line) {
+      return std::pair(-std::min(line.second.differ, kEnoughDiffer), line.first.x.shape.count());
+    };
+    std::stable_sort(red.begin(), red.end(),
+                     [&](const auto& a, const auto& b) { return order(a) < order(b); });
     size_t looked = 0;
     for (const auto& [p, breach] : red) {
       if (interrupted() || trouble_ || looked == kCausesAtOnce) return;
@@ -356,7 +360,10 @@ void register_hunt(Program& program) {
   c.option("--batches", hunt->batches,
            "end after so many batches of 96 lines; the same lines on every machine");
   c.option("--seed", hunt->seed, "of the lines").show_default();
-  c.option("--max-elements", hunt->max_elements, "elements of a tensor of a line").positive().show_default();
+  c.option("--max-elements", hunt->max_elements,
+           "elements of a tensor of a line; one line in 24 has up to 16 times as many")
+      .positive()
+      .show_default();
   c.option("--only", hunt->only, "only ops with a format that contain this: 'quantize mxfp8'");
   c.option("--edges", hunt->edges,
            "the program assay_edges (ci/build fuzz assay_edges): libFuzzer looks for lines that reach new "

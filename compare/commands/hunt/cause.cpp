@@ -52,6 +52,26 @@ json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const Cause
   return read ? *read : json::Value();
 }
 
+// Several causes make the bytes of that line: the diagnosis of a line that tells them apart, where it leaves
+// one, with its reproducer in place of the other's. Else the diagnosis as it is.
+json::Value told_apart(json::Value diagnosis, const Subjects& subjects, const CauseOptions& options) {
+  const json::Value* lines = diagnosis.find("separating");
+  if (diagnosis.text("confidence") != "equivalent" || !lines || !lines->array()) return diagnosis;
+  CauseOptions apart = options;
+  apart.folder += ".apart";
+  std::error_code failed;
+  for (const json::Value& line : *lines->array()) {
+    const Result<Problem> p = parse_line(line.string() ? *line.string() : string());
+    if (!p) continue;
+    const bool certain = diagnosis_of(*p, subjects, apart).text("confidence") == "certain";
+    std::filesystem::remove_all(apart.folder, failed);
+    if (!certain) continue;
+    json::Value other = diagnosis_of(*p, subjects, options);
+    if (!other.is_null()) return other;
+  }
+  return diagnosis;
+}
+
 string ids_of(const json::Value& diagnosis) {
   const json::Value* list = diagnosis.find("explanations");
   if (!list || !list->array() || list->array()->empty()) return {};
@@ -92,7 +112,7 @@ Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, 
   out.plane = b.plane;
   out.cause = kind_of(p, b);
   out.headline = b.message.empty() ? fmt::format("{} differs at {}", b.plane, b.where) : b.message;
-  const json::Value diagnosis = diagnosis_of(p, subjects, options);
+  const json::Value diagnosis = told_apart(diagnosis_of(p, subjects, options), subjects, options);
   const std::string_view confidence = diagnosis.text("confidence");
   if (confidence.empty() || confidence == "equal") return out;
   if (const std::string_view smaller = diagnosis.text("reproducer"); !smaller.empty()) out.line = smaller;

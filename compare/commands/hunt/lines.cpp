@@ -22,6 +22,7 @@ namespace {
 constexpr size_t kCandidates = 4;    // of which the one with the most new pairs is taken
 constexpr size_t kMostKept = 256;    // lines of a group to change
 constexpr size_t kMostTrouble = 64;  // lines near trouble
+constexpr size_t kOneInLarger = 24;  // lines; each takes as long as a dozen others
 constexpr size_t kFewTries = 24;     // after which a group without a supported line is rarely tried
 
 }  // namespace
@@ -114,6 +115,28 @@ std::optional<Problem> Lines::candidate(Dice& dice) {
   return changed ? std::optional(changed->problem) : std::nullopt;
 }
 
+// A line that the subject runs, with more elements.
+std::optional<Problem> Lines::larger(Dice& dice) {
+  const std::string name = pick_group(dice);
+  const std::vector<Draft>& kept = groups_[name].kept;
+  if (kept.empty()) return {};
+  const auto drawn = drawers_.at(name).larger(dice.pick(kept));
+  return drawn ? std::optional(drawn->problem) : std::nullopt;
+}
+
+// Of several candidates the one with the most new pairs.
+std::optional<Problem> Lines::freshest(Dice& dice) {
+  std::optional<Problem> best;
+  size_t most = 0;
+  for (size_t i = 0; i < kCandidates; ++i) {
+    std::optional<Problem> p = candidate(dice);
+    if (!p) continue;
+    const size_t count = fresh(*p);
+    if (!best || count > most) best = std::move(p), most = count;
+  }
+  return best;
+}
+
 std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
   Dice dice(choices::seed_of(seed_, fmt::format("batch {}", n)));
   for (auto& [name, drawer] : drawers_)
@@ -122,14 +145,8 @@ std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
   std::vector<Problem> out;
   if (drawers_.empty()) return out;
   for (size_t tries = 0; out.size() < lines && tries < 20 * lines; ++tries) {
-    std::optional<Problem> best;
-    size_t most = 0;
-    for (size_t i = 0; i < kCandidates; ++i) {
-      std::optional<Problem> p = candidate(dice);
-      if (!p) continue;
-      const size_t count = fresh(*p);
-      if (!best || count > most) best = std::move(p), most = count;
-    }
+    std::optional<Problem> best = dice.chance(1, kOneInLarger) ? larger(dice) : std::nullopt;
+    if (!best) best = freshest(dice);
     if (!best) continue;
     plan(*best);
     out.push_back(std::move(*best));

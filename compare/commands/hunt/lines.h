@@ -30,7 +30,7 @@ class Lines {
   // one of no group of this search.
   std::vector<Problem> with_words(const std::string& words) const;
   // The lines of batch n. Each is the one of several candidates with the most new pairs of choices; a third
-  // are earlier lines with one thing changed, those near trouble before others.
+  // are earlier lines with one thing changed, those near trouble before others. One in 24 has larger sizes.
   std::vector<Problem> batch(uint64_t n, size_t lines);
   // A line that the user gave to begin from, or that an earlier hunt kept.
   void know(const Problem&);
@@ -51,6 +51,8 @@ class Lines {
   void plan(const Problem&);
   std::string pick_group(choices::Dice&) const;
   std::optional<Problem> candidate(choices::Dice&);
+  std::optional<Problem> freshest(choices::Dice&);
+  std::optional<Problem> larger(choices::Dice&);
 
   std::map<std::string, choices::Drawer> drawers_;
   std::map<std::string, Group> groups_;

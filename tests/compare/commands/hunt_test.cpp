@@ -254,6 +254,27 @@ TEST(HuntLines, HaveTheWordsOfASubject) {
   EXPECT_TRUE(lines.with_words("").empty());
 }
 
+// Some lines of every few batches are larger than the limit, and none is larger than 16 times that.
+TEST(HuntLines, AFewAreLarger) {
+  constexpr int64_t kMost = 4096;
+  Lines lines(1, kMost, "quantize mxfp8");
+  for (const Problem& p : lines.first()) lines.told(p, Fate::quiet);
+  int larger = 0;
+  bool long_row = false, tiles_across_and_down = false;
+  for (uint64_t n = 0; n < 8; ++n)
+    for (const Problem& p : lines.batch(n, 96)) {
+      const Shape& s = p.x.shape;
+      EXPECT_LE(s.count(), 16 * kMost) << to_line(p);
+      larger += s.count() > kMost;
+      long_row |= s.cols > 4096;
+      tiles_across_and_down |= s.rows > 128 && s.cols > 128;
+    }
+  EXPECT_GT(larger, 8 * 96 / 48);
+  EXPECT_LT(larger, 8 * 96 / 12);
+  EXPECT_TRUE(long_row);
+  EXPECT_TRUE(tiles_across_and_down);
+}
+
 TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
   Lines one(7, 512, "quantize mxfp8"), two(7, 512, "quantize mxfp8"), other(8, 512, "quantize mxfp8");
   EXPECT_EQ(one.batch(0, 30), two.batch(0, 30));
