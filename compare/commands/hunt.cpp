@@ -10,6 +10,7 @@
 #include <span>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,8 +44,9 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kBatch = 96;             // lines; small, because a kill costs one batch
 constexpr uint64_t kBatchesPerRound = 8;  // of libFuzzer, with --edges
 constexpr int64_t kRunsOfRound = 2000;
-constexpr size_t kSameKind = 3;        // lines of one kind whose cause is looked for; later ones are counted
-constexpr int64_t kEnoughDiffer = 64;  // elements of a plane
+constexpr size_t kSameKind = 3;       // lines of one kind whose cause is looked for; later ones are counted
+constexpr size_t kUntilNamed = 12;    // ... and of a kind of which no line has been explained
+constexpr int64_t kEnoughDiffer = 8;  // elements of a plane: a tensor of small size has few scales
 constexpr size_t kCausesAtOnce =
     4;  // of one batch, so that a subject that is all wrong is still searched widely
 
@@ -225,25 +227,28 @@ class Hunt {
   }
 
   // Lines with enough differences to tell causes apart come first: on a tensor of one element many causes
-  // make the same bytes. Of those the small ones, because their cause is found soonest.
+  // make the same bytes. Of those the plain ones, because few steps of them can be wrong; of those the small
+  // ones, because their cause is found soonest.
   void look_into(std::vector<std::pair<Problem, Breach>>& red) {
     const auto order = [](const std::pair<Problem, Breach>& line) {
-      return std::pair(-std::min(line.second.differ, kEnoughDiffer), line.first.x.shape.count());
+      const auto& [p, breach] = line;
+      return std::tuple(-std::min(breach.differ, kEnoughDiffer), to_line(p).size(), p.x.shape.count());
     };
     std::stable_sort(red.begin(), red.end(),
                      [&](const auto& a, const auto& b) { return order(a) < order(b); });
     size_t looked = 0;
     for (const auto& [p, breach] : red) {
       if (interrupted() || trouble_ || looked == kCausesAtOnce) return;
-      size_t& seen = kinds_[hunting::kind_of(p, breach)];
-      if (seen++ >= kSameKind) continue;
+      Kind& kind = kinds_[hunting::kind_of(p, breach)];
+      if (kind.seen++ >= (kind.named ? kSameKind : kUntilNamed)) continue;
       ++looked;
       progress_.show("looking for the cause of " + to_line(p));
-      add(p, breach);
+      kind.named |= add(p, breach);
     }
   }
 
-  void add(const Problem& p, const Breach& breach) {
+  // Whether its cause was named.
+  bool add(const Problem& p, const Breach& breach) {
     const size_t number = folder_.findings().size() + 1;
     hunting::CauseOptions o;
     o.subject = options_.subject;
@@ -251,7 +256,10 @@ class Hunt {
     o.timeout = settings_.timeout;
     o.budget = options_.budget;
     o.folder = folder_.finding_folder(number);
-    add(find_cause(p, breach, subjects_, o));
+    hunting::Finding found = find_cause(p, breach, subjects_, o);
+    const bool named = found.explained;
+    add(std::move(found));
+    return named;
   }
 
   void add(Finding f) {
@@ -281,7 +289,11 @@ class Hunt {
   hunting::Edges edges_;
   RunSettings settings_;
   std::set<std::string> causes_;
-  std::map<std::string, size_t> kinds_;
+  struct Kind {
+    size_t seen = 0;     // lines
+    bool named = false;  // the cause of one of them
+  };
+  std::map<std::string, Kind> kinds_;
   std::string records_;
   std::optional<Error> trouble_;
   size_t given_ = 0;  // lines so far: the numbers of their tasks

@@ -52,6 +52,28 @@ json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const Cause
   return read ? *read : json::Value();
 }
 
+bool names_a_cause(const json::Value& diagnosis) {
+  return diagnosis.text("confidence") == "certain" || diagnosis.text("confidence") == "equivalent";
+}
+
+// No cause makes the bytes of a line with many keys: the diagnosis of the whole tensor under the few that the
+// shrunk line has kept, where that names one.
+json::Value made_plain(json::Value diagnosis, const Problem& p, const Subjects& subjects,
+                       const CauseOptions& options) {
+  const Result<Problem> shrunk = parse_line(std::string(diagnosis.text("reproducer")));
+  if (names_a_cause(diagnosis) || !p.as<Quantize>() || !shrunk || !shrunk->as<Quantize>()) return diagnosis;
+  Problem plain = *shrunk;
+  plain.x.shape = p.x.shape;
+  plain.x.fill = p.x.fill;
+  CauseOptions apart = options;
+  apart.folder += ".plain";
+  const bool named = names_a_cause(diagnosis_of(plain, subjects, apart));
+  std::error_code failed;
+  std::filesystem::remove_all(apart.folder, failed);
+  json::Value other = named ? diagnosis_of(plain, subjects, options) : json::Value();
+  return other.is_null() ? diagnosis : other;
+}
+
 // Several causes make the bytes of that line: the diagnosis of a line that tells them apart, where it leaves
 // one, with its reproducer in place of the other's. Else the diagnosis as it is.
 json::Value told_apart(json::Value diagnosis, const Subjects& subjects, const CauseOptions& options) {
@@ -112,12 +134,13 @@ Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, 
   out.plane = b.plane;
   out.cause = kind_of(p, b);
   out.headline = b.message.empty() ? fmt::format("{} differs at {}", b.plane, b.where) : b.message;
-  const json::Value diagnosis = told_apart(diagnosis_of(p, subjects, options), subjects, options);
+  const json::Value diagnosis =
+      told_apart(made_plain(diagnosis_of(p, subjects, options), p, subjects, options), subjects, options);
   const std::string_view confidence = diagnosis.text("confidence");
   if (confidence.empty() || confidence == "equal") return out;
   if (const std::string_view smaller = diagnosis.text("reproducer"); !smaller.empty()) out.line = smaller;
   const string ids = ids_of(diagnosis);
-  out.explained = confidence == "certain" || confidence == "equivalent";
+  out.explained = names_a_cause(diagnosis);
   if (out.explained && !ids.empty()) {
     out.cause = fmt::format("{} {}", op_name(p), ids);
     out.headline = title_of(diagnosis);

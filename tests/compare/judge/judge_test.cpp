@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
+#include <set>
+#include <string>
 
 #include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/places.h"
+#include "compare/judge/verdict.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -71,6 +74,16 @@ TEST(Judge, TheFirstOfATileOrderIsTheFirstInRowsAndColumns) {
   EXPECT_EQ(j.cause->place, (Place{false, 32, 7}));
   EXPECT_EQ(j.cause->differ, 3);
   EXPECT_TRUE(j.padding.empty());
+}
+
+TEST(Judge, EveryOutcomeHasANameOfItsOwn) {
+  std::set<std::string> names;
+  for (const Outcome o : {Outcome::passed, Outcome::failed, Outcome::mistrusted, Outcome::unsupported,
+                          Outcome::skipped, Outcome::crashed, Outcome::stale}) {
+    EXPECT_EQ(outcome_named(name_of(o)), o);
+    EXPECT_TRUE(names.insert(std::string(name_of(o))).second) << name_of(o);
+  }
+  EXPECT_FALSE(outcome_named(""));
 }
 
 TEST(Judge, PaddingIsJudgedApart) {
@@ -258,6 +271,11 @@ TEST(Judge, HintsOfAProduct) {
                    for (int n : {1, 19, 47}) add(g, n, 32 + n / 4, 5000);
                  }),
       "only in columns m = 32..47 of d");
+  has(hint_after("gemm a=mxfp8 b=mxfp8 300x3x96 out=f32",
+                 [&](auto& g) {
+                   for (int n : {0, 1, 2}) add(g, n, 130 + 60 * n, 5000);
+                 }),
+      "only in columns m = 128..255 of d");
   const char* narrow = "gemm a=mxfp8 b=mxfp8 70x2x96 out=f32";  // d is 2x70
   has(hint_after(narrow,
                  [&](auto& g) {

@@ -221,6 +221,19 @@ TEST(Laws, Coherent) {
   expect_law(lawless("quantize identity 4x8 bf16 dir=both", touch("col.data")), "coherent", "col.data");
 }
 
+// N3.9, N10.1: where no parity is, one amax and one scale of both directions are compared with each other.
+TEST(Laws, BothDirectionsShareTheirAmaxAndScale) {
+  for (const auto& [line, name] : {std::pair("quantize fp8_current 16x24 bf16", "col.amax"),
+                                   {"quantize fp8_current 16x24 bf16", "col.scale"},
+                                   {"quantize nvfp4 32x48 bf16", "col.amax"}}) {
+    const auto breaches = lawless(line, [&](auto& out) { plane(out, name).bytes[1] ^= std::byte{0x40}; });
+    EXPECT_TRUE(std::any_of(
+        breaches.begin(), breaches.end(),
+        [](const Breach& b) { return b.message.find("both directions share it") != std::string::npos; }))
+        << line << ' ' << name;
+  }
+}
+
 // N3.12: each stored row by itself, and the place says which.
 TEST(Laws, RowScales) {
   constexpr int64_t kRow = 5;
