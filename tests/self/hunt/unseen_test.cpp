@@ -1,0 +1,103 @@
+// The second set of planted bugs: explain names each on a line that shows it (README.md).
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "compare/commands/explain.h"
+#include "compare/commands/hunt/cause.h"
+#include "compare/subjects/plugin.h"
+#include "compare/subjects/ptx_kernel.h"
+#include "contract/line.h"
+#include "reference/subject.h"
+#include "tests/compare/ended.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/source_path.h"
+
+namespace assay {
+namespace {
+
+struct Slip {
+  const char *name, *line, *cause;
+  bool ptx = false;
+};
+void PrintTo(const Slip& slip, std::ostream* out) { *out << slip.name; }
+
+const Slip kSlips[] = {
+    {"subnormal_scale", "quantize mxfp8 4x48 bf16 dir=col fill=edges", "scale.at_least_one_code"},
+    {"stale_tail", "quantize mxfp8 64x80 bf16 dir=row", "amax.stale_tail"},
+    {"unsaturated", "quantize mxfp8 64x256 bf16 dir=row flavour=ocp", "line.element_overflow=nan"},
+    {"padding_left", "quantize mxfp8 64x96 bf16 dir=col", "padding.not_cleared"},
+    {"nan_wins", "quantize fp8_current 64x256 bf16 fill=nonfinite", "tensor_amax.nan"},
+    {"exponent_field", "dequantize mxfp8 64x256 bf16 input=codes", "dequantize.scale.exponent_field"},
+    {"first_4096", "quantize fp8_current 8x5000 bf16 dir=row row_scaled=1", "amax.first_elements=4096"},
+    {"exponent_field", "dequantize mxfp8 1x33 f32 out=bf16 element=e5m2 fill=denormal seed=583",
+     "dequantize.scale.exponent_field"},
+    {"scales_by_rows", "quantize fp8_block 300x200 bf16 dir=col", "layout.scale_inv:column_major"},
+    {"infinite_quotient", "quantize fp8_block 64x256 bf16 dir=row fill=denormal", "quotient.infinite"},
+    {"through_f16", "quantize fp8_block 64x256 f32 dir=row", "line.pre_round=f16"},
+    {"one_tie", "quantize nvfp4 64x256 bf16 dir=row fill=ties", "code.tie_turned=2.5"},
+    {"sign_of_zero", "quantize nvfp4 64x256 bf16 dir=row fill=negative_zeros", "line.neg_zero=plus"},
+    {"signed_draw", "quantize nvfp4 64x256 bf16 dir=row round=sr", "draw.of_signed"},
+    {"unrotated_amax", "quantize nvfp4 64x256 bf16 dir=col rht=1", "tensor_amax.unrotated"},
+    {"tail_of_ones", "quantize mxfp8 33x100 bf16 dir=row fill=edges", "amax.tail_of_ones", true},
+    {"nibbles_swapped", "quantize mxfp4 33x100 bf16 dir=row", "layout.data:nibbles_swapped", true},
+    {"max_240", "quantize fp8_block 33x256 bf16 dir=row pow2=0", "quotient.max_240", true},
+    {"unpadded_scales", "dequantize fp8_block 300x300 bf16 dir=row block=128x128",
+     "dequantize.scale.unpadded", true},
+};
+
+Subjects with(const Slip& slip) {
+  Subjects subjects;
+  subjects.owned.push_back(make_reference_subject());
+  const std::string name = slip.name;
+  auto kernel = slip.ptx ? make_ptx_kernel_subject(source_path("tests/self/hunt/ptx/" + name + ".json"))
+                         : make_plugin_subject(ASSAY_PLUGIN_DIR "/libplanted_" + name + ".so");
+  if (!kernel) throw std::runtime_error(kernel.error().text());
+  subjects.owned.push_back(std::move(*kernel));
+  return subjects;
+}
+
+class UnseenSlip : public testing::TestWithParam<Slip> {};
+
+TEST_P(UnseenSlip, IsNamed) {
+  const Slip& slip = GetParam();
+  const Subjects subjects = with(slip);
+  ExplainOptions options;
+  options.what = slip.line;
+  options.subject = std::string(subjects.owned.back()->name());
+  options.budget = 30;
+  const Ended r =
+      of_files([&](std::FILE* out, std::FILE* err) { return run_explain(options, subjects, out, err); });
+  EXPECT_EQ(r.status, 1) << r.err;
+  const size_t cause = r.out.find("\n  cause"), end = r.out.find('\n', cause + 1);
+  ASSERT_NE(cause, std::string::npos) << r.out;
+  EXPECT_NE(r.out.substr(cause, end - cause).find(std::string("[") + slip.cause), std::string::npos) << r.out;
+  EXPECT_NE(("\n" + r.out).find("\nEXPLAINED "), std::string::npos) << r.out;
+}
+
+// Nine causes make the bytes of this line; on another they part, and the hunt names the one that is left.
+TEST(Unseen, TheHuntExplainsALineThatTellsCausesApart) {
+  const Subjects subjects = with({"tail_of_ones", "", "", true});
+  const Scratch scratch;
+  hunting::CauseOptions options;
+  options.subject = std::string(subjects.owned.back()->name());
+  options.folder = scratch.path("finding");
+  const hunting::Finding found =
+      hunting::find_cause(*parse_line("quantize mxfp8 33x40 bf16 dir=row"), Breach{}, subjects, options);
+  EXPECT_TRUE(found.explained);
+  EXPECT_EQ(found.cause, "quantize amax.tail_of_ones");
+  EXPECT_TRUE(std::filesystem::exists(options.folder + "/case.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(options.folder + ".apart"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, UnseenSlip, testing::ValuesIn(kSlips), [](const auto& info) {
+  return info.param.name + ("_" + std::to_string(info.index));
+});
+
+}  // namespace
+}  // namespace assay
