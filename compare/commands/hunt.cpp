@@ -47,8 +47,16 @@ constexpr int64_t kRunsOfRound = 2000;
 constexpr size_t kSameKind = 3;       // lines of one kind whose cause is looked for; later ones are counted
 constexpr size_t kUntilNamed = 12;    // ... and of a kind of which no line has been explained
 constexpr int64_t kEnoughDiffer = 8;  // elements of a plane: a tensor of small size has few scales
-constexpr size_t kCausesAtOnce =
-    4;  // of one batch, so that a subject that is all wrong is still searched widely
+// Causes of one batch, so that a subject that is all wrong is still searched widely; and after them of the
+// smallest lines.
+constexpr size_t kCausesAtOnce = 4, kSmallOnes = 2;
+
+// A line that failed.
+struct Red {
+  Problem line;
+  Breach breach;
+  bool looked = false;  // for its cause
+};
 
 // An entry of a drawn line. A line that could hardly have failed does not count as a finding.
 SuiteEntry drawn_entry(const Problem& p) {
@@ -177,7 +185,7 @@ class Hunt {
 
   void batch(const std::vector<Problem>& problems) {
     batch_ran_ = 0;
-    std::vector<std::pair<Problem, Breach>> red;
+    std::vector<Red> red;
     judge(problems, [&](const Problem& p, const Verdict& v) {
       if (v.outcome == Outcome::unsupported || v.outcome == Outcome::skipped) {
         ++unsupported_;
@@ -189,7 +197,7 @@ class Hunt {
       if (lines_.told(p, failed || v.inside > 0 ? Fate::near_trouble : Fate::quiet)) keep(p);
       if (!failed) return;
       ++failures_;
-      red.emplace_back(p, v.breaches.empty() ? Breach{} : v.breaches.front());
+      red.push_back({p, v.breaches.empty() ? Breach{} : v.breaches.front()});
     });
     look_into(red);
   }
@@ -228,22 +236,35 @@ class Hunt {
 
   // Lines with enough differences to tell causes apart come first: on a tensor of one element many causes
   // make the same bytes. Of those the plain ones, because few steps of them can be wrong; of those the small
-  // ones, because their cause is found soonest.
-  void look_into(std::vector<std::pair<Problem, Breach>>& red) {
-    const auto order = [](const std::pair<Problem, Breach>& line) {
-      const auto& [p, breach] = line;
-      return std::tuple(-std::min(breach.differ, kEnoughDiffer), to_line(p).size(), p.x.shape.count());
+  // ones, because their cause is found soonest. Where none of a kind could be explained, a small one may have
+  // one cause of several alone.
+  void look_into(std::vector<Red>& red) {
+    const auto evidence = [](const Red& r) {
+      return std::tuple(-std::min(r.breach.differ, kEnoughDiffer), to_line(r.line).size(),
+                        r.line.x.shape.count());
     };
     std::stable_sort(red.begin(), red.end(),
-                     [&](const auto& a, const auto& b) { return order(a) < order(b); });
+                     [&](const Red& a, const Red& b) { return evidence(a) < evidence(b); });
+    look(red, kCausesAtOnce, false);
+    std::stable_sort(red.begin(), red.end(), [](const Red& a, const Red& b) {
+      return a.line.x.shape.count() < b.line.x.shape.count();
+    });
+    look(red, kSmallOnes, true);
+  }
+
+  // Looks for the cause of the first lines, `most` of them; `unnamed`: of kinds without one.
+  void look(std::vector<Red>& red, size_t most, bool unnamed) {
     size_t looked = 0;
-    for (const auto& [p, breach] : red) {
-      if (interrupted() || trouble_ || looked == kCausesAtOnce) return;
-      Kind& kind = kinds_[hunting::kind_of(p, breach)];
-      if (kind.seen++ >= (kind.named ? kSameKind : kUntilNamed)) continue;
+    for (Red& r : red) {
+      if (interrupted() || trouble_ || looked == most) return;
+      Kind& kind = kinds_[hunting::kind_of(r.line, r.breach)];
+      if (r.looked || (unnamed && kind.named)) continue;
+      size_t& seen = unnamed ? kind.small : kind.seen;
+      if (seen++ >= (kind.named ? kSameKind : kUntilNamed)) continue;
       ++looked;
-      progress_.show("looking for the cause of " + to_line(p));
-      kind.named |= add(p, breach);
+      r.looked = true;
+      progress_.show("looking for the cause of " + to_line(r.line));
+      kind.named |= add(r.line, r.breach);
     }
   }
 
@@ -291,6 +312,7 @@ class Hunt {
   std::set<std::string> causes_;
   struct Kind {
     size_t seen = 0;     // lines
+    size_t small = 0;    // ... that were looked at because they are small
     bool named = false;  // the cause of one of them
   };
   std::map<std::string, Kind> kinds_;

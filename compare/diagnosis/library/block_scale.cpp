@@ -148,6 +148,10 @@ void add_other_blocks(Rows& rows) {
         rows, "first_copy_only", "only the first of a square block's repeated scales is stored",
         [n](const ScaleGrid& s, int64_t i, int64_t b) { return i % n == 0 ? s.at(i, b) : 0; }, kStored, true);
   add_scale(
+      rows, "corner_zero", "the first scale of the tensor is 0",
+      [](const ScaleGrid& s, int64_t i, int64_t b) { return i == 0 && b == 0 ? 0 : s.at(i, b); }, kStored,
+      true);
+  add_scale(
       rows, "last_zero", "the scale of the last block of a line is 0",
       [](const ScaleGrid& s, int64_t i, int64_t b) { return b == s.blocks - 1 ? 0 : s.at(i, b); }, kStored,
       true);
