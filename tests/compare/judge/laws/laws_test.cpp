@@ -226,7 +226,8 @@ TEST(Laws, BothDirectionsShareTheirAmaxAndScale) {
   for (const auto& [line, name] : {std::pair("quantize fp8_current 16x24 bf16", "col.amax"),
                                    {"quantize fp8_current 16x24 bf16", "col.scale"},
                                    {"quantize nvfp4 32x48 bf16", "col.amax"}}) {
-    const auto breaches = lawless(line, [&](auto& out) { plane(out, name).bytes[1] ^= std::byte{0x40}; });
+    const auto breaches =
+        lawless(line, [at = name](auto& out) { plane(out, at).bytes[1] ^= std::byte{0x40}; });
     EXPECT_TRUE(std::any_of(
         breaches.begin(), breaches.end(),
         [](const Breach& b) { return b.message.find("both directions share it") != std::string::npos; }))
