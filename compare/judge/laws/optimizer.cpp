@@ -66,10 +66,12 @@ struct AdamBounds {
                  update = ratio + (l2() ? 0 : decay * p);
     const double slack =
         2 * last_place(std::max({std::fabs(p), std::fabs(lr * update), std::fabs(lr * decay * p)}));
-    // A negative eps cancels the root, whose error then weighs more.
+    // A negative eps cancels the root, whose error then weighs more: as much as the sum where the share of the
+    // quotient that is lost reaches 1, and the quotient may be infinite.
     const double grows = eps < 0 ? (root - eps) / std::fabs(root + eps) : 1;
-    return {p - lr * update, slack + (0x1p-19 + moment_error) * grows * std::fabs(lr * ratio),
-            all_spoken_of(m / c1, v / c2, ratio, update, lr * update, p - lr * update)};
+    const double share = (0x1p-19 + moment_error) * grows;
+    return {p - lr * update, slack + share / (1 - share) * std::fabs(lr * ratio),
+            share < 0.5 && all_spoken_of(m / c1, v / c2, ratio, update, lr * update, p - lr * update)};
   }
 
   const Adam& op;
