@@ -199,9 +199,9 @@ def stage_hunt(args):
     turn = count_of_commits()
     shard = [] if args.nightly else ["--shard", f"{turn % 5 + 1}/5"]
     pairs = run_counted("pairs", [program, "run", "pairs", "--subject", "host", *shard], 1800)
-    hunt = ["--minutes", "2"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 10 + 1}/10"]
-    right = run_counted("second set, right", [program, "run", "smoke", "--plugin", program.parent.parent / "plugins/libplanted_no_slip.so"], 600)
-    tally = pairs + Tally(right.passed, right.failed) + run_counted("hunted", ["ci/hunted", *hunt, program], 1800)
+    hunt = ["--minutes", "1"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 10 + 1}/10"]
+    right = run_counted("a right kernel", [program, "run", "smoke", "--plugin", program.parent.parent / "plugins/libplanted_no_slip.so"], 600)
+    tally = pairs + Tally(right.passed, right.failed) + run_counted("hunted", ["ci/hunted", *hunt, program], 2 * 3600)
     return tally + run_counted("hunt", ["ci/hunt", "--minutes", "3"], 3600) if args.nightly else tally
 
 

@@ -344,7 +344,7 @@ std::optional<Drawn> Drawer::larger(const Draft& draft) {
   draw_sizes(d);
   larger_ = false;
   Result<Problem> p = parse_line(d.text());
-  if (!p || !accepts_(*p)) return {};
+  if (!p || p->x.shape.count() <= most_ || !accepts_(*p)) return {};
   return Drawn{std::move(d), std::move(*p)};
 }
 

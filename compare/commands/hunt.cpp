@@ -44,9 +44,11 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kBatch = 96;             // lines; small, because a kill costs one batch
 constexpr uint64_t kBatchesPerRound = 8;  // of libFuzzer, with --edges
 constexpr int64_t kRunsOfRound = 2000;
-constexpr size_t kSameKind = 3;       // lines of one kind whose cause is looked for; later ones are counted
-constexpr size_t kUntilNamed = 12;    // ... and of a kind of which no line has been explained
-constexpr int64_t kEnoughDiffer = 8;  // elements of a plane: a tensor of small size has few scales
+constexpr size_t kSameKind = 3;     // lines of one kind whose cause is looked for; later ones are counted
+constexpr size_t kUntilNamed = 12;  // ... and of a kind of which no line has been explained
+// So many differing elements of a plane tell causes apart; more count as as many. Small tensors have few
+// scales.
+constexpr int64_t kEnoughDiffer = 8;
 // Causes of one batch, so that a subject that is all wrong is still searched widely; and after them of the
 // smallest lines.
 constexpr size_t kCausesAtOnce = 4, kSmallOnes = 2;
@@ -256,7 +258,7 @@ class Hunt {
   void look(std::vector<Red>& red, size_t most, bool unnamed) {
     size_t looked = 0;
     for (Red& r : red) {
-      if (interrupted() || trouble_ || looked == most) return;
+      if (over() || looked == most) return;
       Kind& kind = kinds_[hunting::kind_of(r.line, r.breach)];
       if (r.looked || (unnamed && kind.named)) continue;
       size_t& seen = unnamed ? kind.small : kind.seen;

@@ -60,7 +60,6 @@ std::string shape_text(const Shape& s) { return fmt::format("{}x{}", s.rows, s.c
 // How the bytes of a plane stand in memory, where that is not one meaningful element after the other.
 std::string storage_note(const Plane& plane) {
   std::vector<std::string> notes;
-  if (plane.transposed && plane.logical.count() > 1) notes.push_back("transposed");
   if (!plane.members.empty())
     notes.push_back(fmt::format("{} members, one array each", plane.members.size()));
   if (plane.layout == ScaleLayout::gemm) notes.push_back("GEMM layout (N6.3)");

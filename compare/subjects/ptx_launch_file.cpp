@@ -245,31 +245,33 @@ Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
   return l;
 }
 
-// What the parser says where no line has these words: a key that the format lacks, or a value that is
-// misspelled. Of a quantize and a dequantize; the words of other ops are not checked.
-std::optional<Error> no_line_with(const std::vector<std::string>& words) {
-  const auto is_encoding = [](const std::string& w) {
-    return std::any_of(kEncodings.begin(), kEncodings.end(),
-                       [&](const EncodingInfo& e) { return e.name == w; });
+// A word that no line has: no op, format, encoding or shape, and no key. The others may stand together in
+// some line or in none; which, only the line says.
+std::optional<std::string> unknown_word(const std::vector<std::string>& words) {
+  const auto names = [](const auto& rows, std::string_view word) {
+    return std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return row.name == word; });
   };
-  const auto is_format = [](const std::string& w) {
-    return std::any_of(kFormats.begin(), kFormats.end(), [&](const FormatInfo& f) { return f.name == w; });
-  };
-  if (words.size() < 2 || (words[0] != "quantize" && words[0] != "dequantize") || !is_format(words[1]))
-    return {};
-  std::vector<std::string> sources, keys;
-  for (size_t i = 2; i < words.size(); ++i) (is_encoding(words[i]) ? sources : keys).push_back(words[i]);
-  if (sources.empty()) sources = {"bf16", "f32", "f16"};
-  std::optional<Error> why;
-  for (const std::string& source : sources)
-    for (const char* shape : {"64x64", "128x128"}) {
-      std::string line = words[0] + " " + words[1] + " " + shape + " " + source;
-      for (const std::string& key : keys) line += " " + key;
-      const Result<Problem> p = parse_line(line);
-      if (p) return {};
-      if (!why) why = Error{p.error().message, 0, p.error().hint};
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      const bool is_shape = word.find_first_not_of("0123456789x") == std::string::npos;
+      const size_t slash = word.find('/');  // of a pair of formats
+      const bool is_format = names(kFormats, word.substr(0, slash)) &&
+                             (slash == std::string::npos || names(kFormats, word.substr(slash + 1)));
+      const auto of_op = [&](const KeyInfo& k) {
+        return std::find(k.ops.begin(), k.ops.end(), word) != k.ops.end();
+      };
+      const bool is_op = std::any_of(line_keys().begin(), line_keys().end(), of_op);
+      if (!is_shape && !is_format && !is_op && !names(kEncodings, word)) return word;
+      continue;
     }
-  return why;
+    const std::string key = word.substr(0, equals);
+    const size_t dot = key.find('.');  // behind the place: a direction, an operand or a slot
+    const std::string name = dot == std::string::npos ? key : key.substr(dot + 1);
+    const bool positional = name == "a" || name == "b";
+    if (!positional && !names(line_keys(), name)) return word;
+  }
+  return {};
 }
 
 Result<PtxLaunchFile> file_of(const json::Value& v) {
@@ -293,8 +295,8 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
     if (end > at) f.words.push_back(words.substr(at, end - at));
     at = end + 1;
   }
-  if (const auto why = no_line_with(f.words))
-    return wrong("no line has the words of \"for\": " + why->text());
+  if (const auto word = unknown_word(f.words))
+    return wrong("no line has the word '" + *word + "' of \"for\" (assay list --keys names the keys)");
   if (const json::Value* a = v.find("alignment")) {
     const auto n = a->to_int();
     if (!n || *n < 1 || (*n & (*n - 1)))

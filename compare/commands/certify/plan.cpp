@@ -41,6 +41,7 @@ class Answers {
           return out;
         },
         60);
+    if (!supported && interrupted()) return {{false, "interrupted"}, {}, {}};
     if (!supported) return {here, {}, "when it is asked which lines it runs, " + supported.error().text()};
     return {here, *supported, {}};
   }
@@ -86,6 +87,7 @@ bool covers(const json::Value& earlier, const json::Value& head, const PartRecor
   if (claims.size() != record.claims.size()) return false;
   for (size_t i = 0; i < claims.size(); ++i) {
     const CertifySide& side = record.claims[i].side;
+    if (record.claims[i].outcome == "failed") return false;
     if (claims[i].text("got") != side.subject || claims[i].text("environment") != to_text(side.environment))
       return false;
   }

@@ -1,9 +1,11 @@
 #include "compare/commands/hunt/cause.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -52,6 +54,25 @@ json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const Cause
   return read ? *read : json::Value();
 }
 
+// The causes of an explanation, as one text.
+string ids_of(const json::Value& explanation) {
+  const json::Value* ids = explanation.find("ids");
+  string out;
+  if (ids && ids->array())
+    for (const json::Value& id : *ids->array())
+      if (id.string()) out += (out.empty() ? "" : "+") + *id.string();
+  return out;
+}
+
+// Of every explanation, the likeliest first.
+std::vector<string> explained_by(const json::Value& diagnosis) {
+  const json::Value* list = diagnosis.find("explanations");
+  std::vector<string> out;
+  if (list && list->array())
+    for (const json::Value& one : *list->array()) out.push_back(ids_of(one));
+  return out;
+}
+
 bool names_a_cause(const json::Value& diagnosis) {
   return diagnosis.text("confidence") == "certain" || diagnosis.text("confidence") == "equivalent";
 }
@@ -65,9 +86,12 @@ json::Value made_plain(json::Value diagnosis, const Problem& p, const Subjects& 
   Problem plain = *shrunk;
   plain.x.shape = p.x.shape;
   plain.x.fill = p.x.fill;
+  if (plain == p) return diagnosis;
   CauseOptions apart = options;
   apart.folder += ".plain";
-  const bool named = names_a_cause(diagnosis_of(plain, subjects, apart));
+  const json::Value seen = diagnosis_of(plain, subjects, apart);
+  const auto same = [&](const char* what) { return seen.text(what) == diagnosis.text(what); };
+  const bool named = names_a_cause(seen) && same("first_stage");  // else it is another fault of the kernel
   std::error_code failed;
   std::filesystem::remove_all(apart.folder, failed);
   json::Value other = named ? diagnosis_of(plain, subjects, options) : json::Value();
@@ -79,30 +103,24 @@ json::Value made_plain(json::Value diagnosis, const Problem& p, const Subjects& 
 json::Value told_apart(json::Value diagnosis, const Subjects& subjects, const CauseOptions& options) {
   const json::Value* lines = diagnosis.find("separating");
   if (diagnosis.text("confidence") != "equivalent" || !lines || !lines->array()) return diagnosis;
+  const std::vector<string> ours = explained_by(diagnosis);
   CauseOptions apart = options;
   apart.folder += ".apart";
   std::error_code failed;
   for (const json::Value& line : *lines->array()) {
     const Result<Problem> p = parse_line(line.string() ? *line.string() : string());
     if (!p) continue;
-    const bool certain = diagnosis_of(*p, subjects, apart).text("confidence") == "certain";
+    const json::Value seen = diagnosis_of(*p, subjects, apart);
     std::filesystem::remove_all(apart.folder, failed);
-    if (!certain) continue;
+    const std::vector<string> theirs = explained_by(seen);
+    // Another cause than these is another fault of the kernel.
+    const bool one_of_ours =
+        !theirs.empty() && std::find(ours.begin(), ours.end(), theirs.front()) != ours.end();
+    if (seen.text("confidence") != "certain" || !one_of_ours) continue;
     json::Value other = diagnosis_of(*p, subjects, options);
     if (!other.is_null()) return other;
   }
   return diagnosis;
-}
-
-string ids_of(const json::Value& diagnosis) {
-  const json::Value* list = diagnosis.find("explanations");
-  if (!list || !list->array() || list->array()->empty()) return {};
-  const json::Value* ids = list->array()->front().find("ids");
-  string out;
-  if (ids && ids->array())
-    for (const json::Value& id : *ids->array())
-      if (id.string()) out += (out.empty() ? "" : "+") + *id.string();
-  return out;
 }
 
 string title_of(const json::Value& diagnosis) {
@@ -139,7 +157,8 @@ Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, 
   const std::string_view confidence = diagnosis.text("confidence");
   if (confidence.empty() || confidence == "equal") return out;
   if (const std::string_view smaller = diagnosis.text("reproducer"); !smaller.empty()) out.line = smaller;
-  const string ids = ids_of(diagnosis);
+  const std::vector<string> causes = explained_by(diagnosis);
+  const string ids = causes.empty() ? string() : causes.front();
   out.explained = names_a_cause(diagnosis);
   if (out.explained && !ids.empty()) {
     out.cause = fmt::format("{} {}", op_name(p), ids);

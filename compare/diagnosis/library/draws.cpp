@@ -205,9 +205,10 @@ template <class Byte> uint32_t drawn_code(double s, Byte byte) {
 // from zero under the small bytes, not the large ones.
 uint32_t drawn_signed(double s, uint32_t byte) {
   if (!std::signbit(s) || std::isnan(s)) return drawn_code(s, [=] { return byte; });
-  const uint32_t lower = drawn_code(s, [] { return 0u; }), upper = drawn_code(s, [] { return 255u; });
-  if (lower == upper) return lower;
-  const double lo = value_of(Encoding::e2m1, lower), step = value_of(Encoding::e2m1, upper) - lo;
+  const uint32_t lower = drawn_code(s, [] { return 0u; }), upper = lower + 1;
+  const double lo = value_of(Encoding::e2m1, lower);
+  if (s == lo || (lower & 7) == 7) return lower;
+  const double step = value_of(Encoding::e2m1, upper) - lo;
   return static_cast<uint32_t>(std::floor(256 * (1 - (s - lo) / step))) + byte < 256 ? upper : lower;
 }
 

@@ -66,8 +66,8 @@ struct AdamBounds {
                  update = ratio + (l2() ? 0 : decay * p);
     const double slack =
         2 * last_place(std::max({std::fabs(p), std::fabs(lr * update), std::fabs(lr * decay * p)}));
-    // A negative eps cancels the root, whose error then weighs more: as much as the sum where the share of the
-    // quotient that is lost reaches 1, and the quotient may be infinite.
+    // A negative eps cancels the root, whose error then weighs more. Where the error is as large as half of
+    // the sum, the sum may be 0 and the quotient infinite.
     const double grows = eps < 0 ? (root - eps) / std::fabs(root + eps) : 1;
     const double share = (0x1p-19 + moment_error) * grows;
     return {p - lr * update, slack + share / (1 - share) * std::fabs(lr * ratio),

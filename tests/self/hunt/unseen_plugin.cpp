@@ -1,6 +1,6 @@
-// Quantizers that were written without sight of Assay's sources or of its search, from docs/numerics.md
-// alone, each library with one slip: the second set of `ci/hunted` (README.md). Without a slip every line
-// passes that it runs.
+// Quantizers that were written without sight of Assay's sources or of its search, from docs/numerics.md and
+// public threads, each library with one slip: the second set of `ci/hunted` (README.md). Without a slip every
+// line passes that it runs.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -137,8 +137,7 @@ void mxfp8(const Line& line, const Matrix& x, const assay_plane* out, size_t n) 
     const bool saturate = true;
 #endif
     const i64 high = square || column ? 32 : 1, wide = square || !column ? 32 : 1;
-    const i64 i_extent = column ? x.cols : x.rows, j_extent = cdiv(column ? x.rows : x.cols, 32);
-    (void)i_extent;
+    const i64 j_extent = cdiv(column ? x.rows : x.cols, 32);
 #ifdef PADDING_LEFT
     if (column && !gemm) {
       // every scale is stored below; only the rows behind the last block are cleared

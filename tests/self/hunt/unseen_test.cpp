@@ -1,4 +1,5 @@
-// The second set of planted bugs: explain names each on a line that shows it (README.md).
+// The second set of planted bugs: explain names eighteen of them on lines that show them (README.md). No
+// cause makes the bytes of tiles_floored, and those of racing_amax differ from run to run.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -80,7 +81,7 @@ TEST_P(UnseenSlip, IsNamed) {
   EXPECT_NE(("\n" + r.out).find("\nEXPLAINED "), std::string::npos) << r.out;
 }
 
-// Nine causes make the bytes of this line; on another they part, and the hunt names the one that is left.
+// Several causes make the bytes of this line; on another they part, and the hunt names the one that is left.
 TEST(Unseen, TheHuntExplainsALineThatTellsCausesApart) {
   const Subjects subjects = with({"tail_of_ones", "", "", true});
   const Scratch scratch;

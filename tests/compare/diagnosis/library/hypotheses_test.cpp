@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,7 +39,7 @@ TEST(Hypotheses, IdsAreUnique) {
 
 const Hypothesis& named(const std::vector<Hypothesis>& rows, const std::string& id) {
   const auto at = std::find_if(rows.begin(), rows.end(), [&](const Hypothesis& h) { return h.id == id; });
-  EXPECT_NE(at, rows.end()) << id;
+  if (at == rows.end()) throw std::runtime_error("no row " + id);
   return *at;
 }
 
