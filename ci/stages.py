@@ -191,7 +191,7 @@ def stage_faults(args):
 
 
 def stage_hunt(args):
-    """Kernels with one planted bug each: the hunt finds them. And the covering array, the suite `pairs`. A tenth of the kernels and a fifth
+    """Kernels with one planted bug each: the hunt finds them, and a right one passes. And the covering array, the suite `pairs`. A tenth of the kernels and a fifth
     of the suite, which move on with every commit; with --nightly all, and three minutes for each hunt of our own two sides."""
     program = build("cpu", "assay")
     if program is None or build("cpu", "planted_plugins") is None:

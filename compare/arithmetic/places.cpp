@@ -131,6 +131,8 @@ Region region_of(const Problem* problem, const Plane& plane, Place place) {
           std::min(g.col1, x.cols)};
 }
 
+std::string shape_text(Shape s) { return fmt::format("{}x{}", s.rows, s.cols); }
+
 std::string place_text(const Problem* problem, const Plane& plane, Place place) {
   if (place.padding)
     return fmt::format("padding ({}, {}) of {}x{}", place.row, place.col, plane.padded.rows,

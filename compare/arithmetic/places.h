@@ -48,6 +48,9 @@ struct Region {
 // member's own.
 Region region_of(const Problem* problem, const Plane& plane, Place place);
 
+// "64x256".
+std::string shape_text(Shape s);
+
 // "row 12, columns 32..63", "element (3, 7)", "padding (130, 2)".
 std::string place_text(const Problem* problem, const Plane& plane, Place place);
 

@@ -46,11 +46,11 @@ constexpr uint64_t kBatchesPerRound = 8;  // of libFuzzer, with --edges
 constexpr int64_t kRunsOfRound = 2000;
 constexpr size_t kSameKind = 3;     // lines of one kind whose cause is looked for; later ones are counted
 constexpr size_t kUntilNamed = 12;  // ... and of a kind of which no line has been explained
-// So many differing elements of a plane tell causes apart; more count as as many. Small tensors have few
-// scales.
+// A line with so many differing elements has enough of them to tell causes apart. It is a low number, because
+// small tensors have few scales.
 constexpr int64_t kEnoughDiffer = 8;
-// Causes of one batch, so that a subject that is all wrong is still searched widely; and after them of the
-// smallest lines.
+// How many lines of one batch are explained, so that a subject that is all wrong is still searched widely;
+// and how many of the smallest lines after them.
 constexpr size_t kCausesAtOnce = 4, kSmallOnes = 2;
 
 // A line that failed.
@@ -313,9 +313,9 @@ class Hunt {
   RunSettings settings_;
   std::set<std::string> causes_;
   struct Kind {
-    size_t seen = 0;     // lines
-    size_t small = 0;    // ... that were looked at because they are small
-    bool named = false;  // the cause of one of them
+    size_t seen = 0;     // how many of its lines were explained
+    size_t small = 0;    // how many more were, because they are small
+    bool named = false;  // whether one of them has a cause with a name
   };
   std::map<std::string, Kind> kinds_;
   std::string records_;

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/places.h"
 #include "compare/commands/options.h"
 #include "compare/commands/training_cases.h"
 #include "compare/process/pool.h"
@@ -54,8 +55,6 @@ std::string support_note(const Problem& problem, const Subjects& subjects,
   }
   return note;
 }
-
-std::string shape_text(const Shape& s) { return fmt::format("{}x{}", s.rows, s.cols); }
 
 // How the bytes of a plane stand in memory, where that is not one meaningful element after the other.
 std::string storage_note(const Plane& plane) {

@@ -162,8 +162,6 @@ class Affected {
   std::vector<bool> marked_;
 };
 
-std::string shape_text(Shape s) { return fmt::format("{}x{}", s.rows, s.cols); }
-
 // Why a plane cannot be compared, or an empty string.
 std::string mismatch(const PlaneData* got, const PlaneData& want) {
   const Plane& w = want.plane;

@@ -33,7 +33,7 @@ kNotRun = {
     ("docs/from-a-tensor-dump.md", "assay import Model-NVFP4/"): "a checkpoint of several gigabytes; tests/compare has small ones",
     ("docs/from-a-tensor-dump.md", "nvfp4: judged as modelopt.nvfp4"): "what the command above prints",
     ("docs/from-a-tensor-dump.md", "passed   dump.safetensors:a"): "the last line of the verdict on a dump of 3 GB",
-    ("docs/from-a-tensor-dump.md", "  judged by simd AVX2: 0 of"): "the same of a dump of .8 GB that is wrong everywhere",
+    ("docs/from-a-tensor-dump.md", "  judged by simd AVX2: 0 of"): "a line of the verdict on a dump of 800 MB that is wrong everywhere",
 }
 kPages = ["README.md", "docs/python.md", "docs/assert-quantized.md", "docs/python-training-walk.md", "docs/python-sidecar.md", "docs/from-a-tensor-dump.md",
           "docs/packs.md", "docs/attention.md"]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -77,47 +78,49 @@ bool names_a_cause(const json::Value& diagnosis) {
   return diagnosis.text("confidence") == "certain" || diagnosis.text("confidence") == "equivalent";
 }
 
-// No cause makes the bytes of a line with many keys: the diagnosis of the whole tensor under the few that the
-// shrunk line has kept, where that names one.
+// The diagnosis of another line, where `right` takes it; else null. It is made in a folder of its own first,
+// so that a diagnosis that is not taken leaves the finding's reproducer as it was.
+json::Value other_diagnosis(const Problem& p, const Subjects& subjects, const CauseOptions& options,
+                            const std::function<bool(const json::Value&)>& right) {
+  CauseOptions apart = options;
+  apart.folder += ".other";
+  const bool taken = right(diagnosis_of(p, subjects, apart));
+  std::error_code failed;
+  std::filesystem::remove_all(apart.folder, failed);
+  return taken ? diagnosis_of(p, subjects, options) : json::Value();
+}
+
+// Where no cause makes the bytes of a quantize: the diagnosis of the whole tensor under the keys that the
+// shrunk line has kept, if that names a cause of the same stage. Another stage is another fault of the
+// kernel.
 json::Value made_plain(json::Value diagnosis, const Problem& p, const Subjects& subjects,
                        const CauseOptions& options) {
-  const Result<Problem> shrunk = parse_line(std::string(diagnosis.text("reproducer")));
+  const Result<Problem> shrunk = parse_line(string(diagnosis.text("reproducer")));
   if (names_a_cause(diagnosis) || !p.as<Quantize>() || !shrunk || !shrunk->as<Quantize>()) return diagnosis;
   Problem plain = *shrunk;
   plain.x.shape = p.x.shape;
   plain.x.fill = p.x.fill;
   if (plain == p) return diagnosis;
-  CauseOptions apart = options;
-  apart.folder += ".plain";
-  const json::Value seen = diagnosis_of(plain, subjects, apart);
-  const auto same = [&](const char* what) { return seen.text(what) == diagnosis.text(what); };
-  const bool named = names_a_cause(seen) && same("first_stage");  // else it is another fault of the kernel
-  std::error_code failed;
-  std::filesystem::remove_all(apart.folder, failed);
-  json::Value other = named ? diagnosis_of(plain, subjects, options) : json::Value();
+  json::Value other = other_diagnosis(plain, subjects, options, [&](const json::Value& d) {
+    return names_a_cause(d) && d.text("first_stage") == diagnosis.text("first_stage");
+  });
   return other.is_null() ? diagnosis : other;
 }
 
-// Several causes make the bytes of that line: the diagnosis of a line that tells them apart, where it leaves
-// one, with its reproducer in place of the other's. Else the diagnosis as it is.
+// Where several causes make the bytes of a line: the diagnosis of a line that tells them apart, if that
+// leaves one of them. Another cause is another fault of the kernel.
 json::Value told_apart(json::Value diagnosis, const Subjects& subjects, const CauseOptions& options) {
   const json::Value* lines = diagnosis.find("separating");
   if (diagnosis.text("confidence") != "equivalent" || !lines || !lines->array()) return diagnosis;
   const std::vector<string> ours = explained_by(diagnosis);
-  CauseOptions apart = options;
-  apart.folder += ".apart";
-  std::error_code failed;
   for (const json::Value& line : *lines->array()) {
     const Result<Problem> p = parse_line(line.string() ? *line.string() : string());
     if (!p) continue;
-    const json::Value seen = diagnosis_of(*p, subjects, apart);
-    std::filesystem::remove_all(apart.folder, failed);
-    const std::vector<string> theirs = explained_by(seen);
-    // Another cause than these is another fault of the kernel.
-    const bool one_of_ours =
-        !theirs.empty() && std::find(ours.begin(), ours.end(), theirs.front()) != ours.end();
-    if (seen.text("confidence") != "certain" || !one_of_ours) continue;
-    json::Value other = diagnosis_of(*p, subjects, options);
+    json::Value other = other_diagnosis(*p, subjects, options, [&](const json::Value& d) {
+      const std::vector<string> theirs = explained_by(d);
+      return d.text("confidence") == "certain" && !theirs.empty() &&
+             std::find(ours.begin(), ours.end(), theirs.front()) != ours.end();
+    });
     if (!other.is_null()) return other;
   }
   return diagnosis;

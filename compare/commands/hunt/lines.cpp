@@ -19,11 +19,11 @@ using choices::GroupChoices;
 
 namespace {
 
-constexpr size_t kCandidates = 4;    // of which the one with the most new pairs is taken
-constexpr size_t kMostKept = 256;    // lines of a group to change
-constexpr size_t kMostTrouble = 64;  // lines near trouble
-constexpr size_t kOneInLarger = 24;  // lines; each takes as long as a dozen others
-constexpr size_t kFewTries = 24;     // after which a group without a supported line is rarely tried
+constexpr size_t kCandidates = 4;       // of which the one with the most new pairs is taken
+constexpr size_t kMostKept = 256;       // lines of a group to change
+constexpr size_t kMostTrouble = 64;     // lines near trouble
+constexpr size_t kLinesPerLarger = 24;  // a larger line takes as long as a dozen others
+constexpr size_t kFewTries = 24;        // after which a group without a supported line is rarely tried
 
 }  // namespace
 
@@ -145,7 +145,7 @@ std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
   std::vector<Problem> out;
   if (drawers_.empty()) return out;
   for (size_t tries = 0; out.size() < lines && tries < 20 * lines; ++tries) {
-    std::optional<Problem> best = dice.chance(1, kOneInLarger) ? larger(dice) : std::nullopt;
+    std::optional<Problem> best = dice.chance(1, kLinesPerLarger) ? larger(dice) : std::nullopt;
     if (!best) best = freshest(dice);
     if (!best) continue;
     plan(*best);

@@ -93,7 +93,7 @@ TEST(Unseen, TheHuntExplainsALineThatTellsCausesApart) {
   EXPECT_TRUE(found.explained);
   EXPECT_EQ(found.cause, "quantize amax.tail_of_ones");
   EXPECT_TRUE(std::filesystem::exists(options.folder + "/case.safetensors"));
-  EXPECT_FALSE(std::filesystem::exists(options.folder + ".apart"));
+  EXPECT_FALSE(std::filesystem::exists(options.folder + ".other"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, UnseenSlip, testing::ValuesIn(kSlips), [](const auto& info) {
