@@ -64,7 +64,9 @@ double KernelCast::off(double x, double off, double now, const NominalRounding& 
     const double of_kernel = computed ? 1 / value_of(element, info(element).max_finite) : std::fabs(inverse);
     least = std::max(least, half_least(element) * of_kernel * keep_factor / total);
   }
-  return away + off + half_step(element) * (high + off) + n.step(high, off) + least;
+  // Rounding to nearest takes nothing farther than to 0.
+  const double all = high + off;
+  return away + off + std::min(half_step(element) * all + least, all) + std::min(n.step(high, off), all);
 }
 
 }  // namespace assay

@@ -159,9 +159,13 @@ void Core::softmax_row(int64_t row) {
     e[static_cast<size_t>(j)] = x;
   }
   if (nan) most = std::numeric_limits<double>::quiet_NaN();
-  for (double& x : e) {
-    x = exponential(op_.exp, f32_of(x - most));
-    total = f32_of(total + x), wide += x;
+  std::vector<double> flushed(e.size());
+  for (size_t j = 0; j < e.size(); ++j) {
+    const double x = e[j] - most;
+    e[j] = exponential(op_.exp, f32_of(e[j] - most));
+    if (e[j] < kFlushed && seen(at, static_cast<int64_t>(j)))
+      flushed[j] = std::min(std::exp(x), 2 * kFlushed);  // what a kernel keeps of it, or makes 0
+    total = f32_of(total + e[j]), wide += e[j];
   }
   exponentials_.totals[static_cast<size_t>(row)] = total;
   const bool halves = equal && count > 0 && (count & (count - 1)) == 0 && off == 0;
@@ -171,7 +175,9 @@ void Core::softmax_row(int64_t row) {
     const double p = padding(at) ? 0 : f32_of(e[static_cast<size_t>(j)] / total);
     const double rest = std::max(0.0, wide - e[static_cast<size_t>(j)]) / wide;
     // Where no key is seen, fused kernels write zeros.
-    const double error = halves || padding(at) ? 0 : count == 0 ? p : share * std::min(p, rest);
+    const double error = halves || padding(at) ? 0
+                         : count == 0          ? p
+                                      : share * std::min(p, rest) + flushed[static_cast<size_t>(j)] / total;
     exact_[at_j] = p;
     // A sum of exponentials that all of a row share may be off as well.
     exact_off_[at_j] = error + (halves ? 0 : kOfArgument * largest * p);
@@ -223,7 +229,8 @@ double Core::dropped(double v, int64_t at) const {
 }
 
 // Whether no order and no width of a sum rounds O there: probabilities known, and all terms multiples of one
-// power of two that is at most 2^10 below their sum.
+// power of two that is at most 2^10 below their sum. What exponentials below 2^-126 may add, make_result()
+// looks at.
 bool Core::exact_row(int64_t row, const Place& at, int64_t e) const {
   double least = std::numeric_limits<double>::infinity(), total = 0;
   for (int64_t j = 0; j < n_.kv; ++j) {
@@ -286,7 +293,7 @@ void Core::make_result() {
         o_.put_open(result_of(at) + e);
         continue;
       }
-      const bool exact = bounded_ && n(v) == v && exact_row(row, at, e);
+      const bool exact = bounded_ && n(v) == v && sum.off <= step(v) / 4 && exact_row(row, at, e);
       put(o_, result_of(at) + e, v, exact ? 0 : sum.error(kOfSums), n(v));
     }
   }

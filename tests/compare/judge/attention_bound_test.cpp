@@ -113,6 +113,11 @@ struct Line {
         set_code(p.plane, p.bytes, i, element_code(p.plane.encoding, value));
     want = *plain_run(*reference, problem, inputs);
   }
+  void set(const std::string& name, int64_t i, uint32_t code) {
+    for (PlaneData& p : inputs)
+      if (p.plane.name == name) set_code(p.plane, p.bytes, i, code);
+    want = *plain_run(*reference, problem, inputs);
+  }
   const PlaneData& plane(const std::string& name) const {
     const PlaneData* found = find_plane(want, name);
     return found ? *found : *find_plane(inputs, name);
@@ -239,6 +244,30 @@ TEST(AttentionBound, WhatSeesNoKeyMayBeZero) {
 
 // What S may be off where it came: it, and the exponential in its place, are rounded.
 double off_of_rounded(double s) { return 2 * kHalf * s; }
+
+// Two keys whose logits are 0 and -87.5: the exponential of the second, 2^-126.2, is 0 in E. A kernel that
+// met the second key first has multiplied it by E(-87.5), or by two factors that are not flushed.
+TEST(AttentionBound, WhatAnExponentialFlushesMayBeKept) {
+  const auto code = [](double v) { return element_code(Encoding::bf16, v); };
+  const auto line = [&](bool first_kept, double logit) {
+    Line out("attention identity 1x8 bf16 kv=2 bias=post_scale dropout=0.5 exp=ex2 seed=3");
+    out.fill("q", 0), out.fill("v", 1);
+    out.set("bias", 0, code(0)), out.set("bias", 1, code(logit));
+    out.set("keep", 0, first_kept), out.set("keep", 1, 1);
+    return out;
+  };
+  const double flushed = std::exp(-87.5);
+  const Line of_second = line(false, -87.5), of_both = line(true, -87.5), far = line(false, -300);
+  ASSERT_EQ(of_both.at("s", 1), 0);
+  ASSERT_EQ(of_both.at("o", 0), 2);
+  ASSERT_EQ(of_second.at("o", 0), 0);
+  for (const bool alone : {false, true}) {  // S came, or not
+    EXPECT_TRUE(of_second.inside("o", 0, code(2 * flushed), alone));
+    EXPECT_FALSE(of_second.inside("o", 0, code(64 * flushed), alone));
+    EXPECT_FALSE(of_both.inside("o", 0, of_both.code("o", 0) + 1, alone));
+    EXPECT_FALSE(far.inside("o", 0, 1, alone));
+  }
+}
 
 // The bound of O, from that of each probability behind its cast.
 double bound_of_result(const Line& line, int64_t row, int64_t e, int64_t kv, int64_t depth,
