@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "training/base/errors.h"
@@ -21,12 +22,13 @@ std::string words_of(const std::vector<QuantizerPtr>& forward, const std::vector
   return "none";
 }
 
+std::vector<QuantizerPtr> list(size_t n) {
+  std::vector<QuantizerPtr> out;
+  for (size_t i = 0; i < n; ++i) out.push_back(std::make_shared<Float8CurrentScalingQuantizer>());
+  return out;
+}
+
 TEST(AttentionSlots, AMissingQuantizerIsNamedByItsPlace) {
-  const auto list = [](size_t n) {
-    std::vector<QuantizerPtr> out;
-    for (size_t i = 0; i < n; ++i) out.push_back(std::make_shared<Float8CurrentScalingQuantizer>());
-    return out;
-  };
   EXPECT_EQ(words_of(list(9), list(6)), "none");
   EXPECT_NE(words_of({}, {}).find("expected a quantizer in slot"), std::string::npos);
   for (const AttentionSlot& slot : attention_slots()) {
@@ -45,6 +47,20 @@ TEST(AttentionSlots, AMissingQuantizerIsNamedByItsPlace) {
     EXPECT_THAT(words_of(forward, backward),
                 testing::ContainsRegex("expected a quantizer at [0-9]+" + list_of_slot + "a list of " +
                                        std::to_string(slot.slot)));
+  }
+}
+
+TEST(AttentionSlots, OfSeveralMissingQuantizersTheFirstThatIsReadIsNamed) {
+  std::vector<QuantizerPtr> forward = list(9), backward = list(6);
+  for (const std::string_view tensor : {"dQKV", "dP", "dO", "O", "S", "QKV"}) {  // from the last that is read
+    const AttentionSlot& slot = attention_slot(tensor);
+    const bool first = slot.mode == Mode::forward;
+    (first ? forward : backward)[slot.slot] = nullptr;
+    EXPECT_NE(words_of(forward, backward)
+                  .find("expected a quantizer at " + std::to_string(slot.slot) + " of the " +
+                        (first ? "forward" : "backward") + " list, found none"),
+              std::string::npos)
+        << tensor;
   }
 }
 
