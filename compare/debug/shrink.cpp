@@ -47,7 +47,8 @@ void make_narrow(Trials& trials, State& state) {
   const bool of_pack = state.problem.as<Quantize>() && fill_of(state).kind == FillKind::pack;
   if (of_pack) trials.load(state);  // once, and not for every part
   if (is_large(state.problem) && !crop_to_window(trials, state))
-    if (State few = state; trials.load(few) && zero_around(trials, few) && express(few)) state = few;
+    if (State few = state; trials.load(few) && zero_around(trials, few) && trials.express_failing(few))
+      state = few;
   for (const bool aligned : {true, false}) crop(trials, state, aligned);
 }
 
@@ -59,8 +60,8 @@ void make_plain(Trials& trials, State& state) {
     if (!trials.load(state)) continue;
     zero(trials, state);
     simplify(trials, state);
-    if (express(state)) continue;
-    state = window;  // too many elements are left for a literal
+    if (trials.express_failing(state)) continue;
+    state = window;  // too many elements are left for a literal, or the line fails no longer
     if (fill_of(state).kind == FillKind::pack) state.loaded = false, state.x.clear();
   }
 }
@@ -74,7 +75,7 @@ bool pass_by_one_element(Trials& trials, const State& loaded, int64_t i, uint32_
   State candidate = loaded;
   set_code(source(loaded), candidate.x, i, code);
   const Trial trial = trials.run(candidate);
-  if (!trial.valid || trial.breach || !express(candidate)) return false;
+  if (!trial.valid || trial.breach || !trials.express_exactly(candidate)) return false;
   out.good = candidate.problem;
   const int64_t cols = drawn(loaded).x.shape.cols;
   const std::string operand = loaded.side ? std::string(name_of(*loaded.side)) + " " : "";
@@ -99,7 +100,7 @@ void find_nearest(Trials& trials, const State& bad, Shrunk& out) {
   }
   if (!trials.last_passed()) return;
   State last = *trials.last_passed();
-  if (last.loaded && !express(last)) return;
+  if (last.loaded && !trials.express_exactly(last)) return;
   out.good = last.problem;
   out.good_differs = "the last part that was tried and passes";
 }

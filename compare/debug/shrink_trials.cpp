@@ -1,5 +1,6 @@
 #include "compare/debug/shrink_trials.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -149,6 +150,24 @@ bool Trials::load(State& state, Shape shape) {
   if (!inputs) return false;
   state.x = find_plane(*inputs, "x")->bytes;
   return state.loaded = true;
+}
+
+bool Trials::same_inputs(const State& a, const State& b) {
+  const auto of_a = inputs_of(a), of_b = inputs_of(b);
+  return of_a && of_b && std::ranges::equal(*of_a, *of_b, {}, &PlaneData::bytes, &PlaneData::bytes);
+}
+
+bool Trials::express_exactly(State& state) {
+  State line = state;
+  if (!express(line) || !same_inputs(state, line)) return false;
+  state = std::move(line);
+  return true;
+}
+
+bool Trials::express_failing(State& state) {
+  if (express_exactly(state)) return true;
+  State line = state;
+  return express(line) && keep(state, std::move(line));
 }
 
 std::optional<uint32_t> Trials::amax_of(const State& state, Direction d) {

@@ -109,6 +109,27 @@ TEST(Shrink, AnAmaxIsPinnedWhereACropWouldChangeIt) {
   EXPECT_EQ(outcome(s->bad, subjects), Outcome::failed);
 }
 
+// A literal fills p, m and v of an adam as well as x. The fault is wrong where m and x have other signs,
+// which no literal gives.
+TEST(Shrink, DataStayDrawnWhereALiteralChangesOtherInputs) {
+  const auto fault = [](const Problem&, std::span<const ConstBuffer> inputs,
+                        std::span<const Buffer> outputs) {
+    const ConstBuffer *x = find(inputs, "x"), *m = find(inputs, "m");
+    for (size_t i = 1; i < x->bytes.size(); i += 2)
+      if (((x->bytes[i] ^ m->bytes[i]) & std::byte{0x80}) != std::byte{0})
+        find(outputs, "next.m")->bytes[i - 1] ^= std::byte{1};
+  };
+  const Subjects subjects = with_fault(fault);
+  const auto s = shrink_line("adam bf16 16x16 bf16 moments=bf16 fill=edges seed=5", subjects);
+  ASSERT_TRUE(s) << s.error().text();
+  EXPECT_EQ(s->bad.x.fill.kind, FillKind::edges) << to_line(s->bad);
+  EXPECT_EQ(s->bad.x.shape.count(), 1) << to_line(s->bad);
+  EXPECT_EQ(outcome(s->bad, subjects), Outcome::failed) << to_line(s->bad);
+  if (s->good) {
+    EXPECT_NE(outcome(*s->good, subjects), Outcome::failed) << to_line(*s->good);
+  }
+}
+
 TEST(Shrink, OfALargeTensorTheFirstDifferenceComesFirst) {
   // One wrong element needs its window alone, and what no crop keeps, the halves of all rows swapped, one
   // element that is not zero.
