@@ -1,4 +1,4 @@
-"""The pages that show Python: every block of code as it stands there, block by block, and every command; what stands below a command is compared with what it
+"""The pages that show Python, and that of plugins: every block of code as it stands there, block by block, and every command; what stands below a command is compared with what it
 prints, line by line, up to lines of `...`. A block that does not run here counts as skipped, with its reason (kNotRun, or a library that is not installed)."""
 import dataclasses
 import importlib.util
@@ -30,13 +30,14 @@ kNotRun = {
     ("docs/attention.md", "forward"): "a drawing",
     ("docs/attention.md", "from assay_pack import Pack"): "needs FlashAttention-3 on a GPU; test_attention.py makes such packs",
     ("docs/attention.md", "assay check attention.safetensors"): "judges what the block above would write",
+    ("docs/plugins.md", "nvcc "): "needs a GPU; ci/gpu runs that plugin",
     ("docs/from-a-tensor-dump.md", "assay import Model-NVFP4/"): "a checkpoint of several gigabytes; tests/compare has small ones",
     ("docs/from-a-tensor-dump.md", "nvfp4: judged as modelopt.nvfp4"): "what the command above prints",
     ("docs/from-a-tensor-dump.md", "passed   dump.safetensors:a"): "the last line of the verdict on a dump of 3 GB",
     ("docs/from-a-tensor-dump.md", "  judged by simd AVX2: 0 of"): "a line of the verdict on a dump of 800 MB that is wrong everywhere",
 }
 kPages = ["README.md", "docs/python.md", "docs/assert-quantized.md", "docs/python-training-walk.md", "docs/python-sidecar.md", "docs/from-a-tensor-dump.md",
-          "docs/packs.md", "docs/attention.md"]
+          "docs/packs.md", "docs/attention.md", "docs/plugins.md"]
 # What a page takes for granted, before its first block. The kernel floors its scales, as the pages say.
 kBefore = '''
 import torch
@@ -354,8 +355,33 @@ def attention_page(page, block):
     assert "made" in page.names and not page.said, page.said
 
 
+def plugins_page(page, block):
+    """In a folder that looks like the clone. The plugin of the last block truncates; so there is something to find."""
+    if not (page.work / "contract").exists():
+        [(page.work / name).symlink_to(ROOT / name) for name in ("contract", "examples")]
+    if "libmine.so" in block.text:
+        source = (ROOT / "examples/plugin/example_plugin.c").read_text()
+        assert "nearbyint(" in source
+        (page.work / "mine.c").write_text(source.replace("nearbyint(", "trunc("))
+        page.command("cc -shared -fPIC -O2 -ffp-contract=off -I. mine.c -o libmine.so -lm")
+        for command, said in zip(block.text.splitlines(), ("code.toward_zero", "repro", "GB/s"), strict=True):
+            page.command(command)
+            assert said in page.said, page.said
+    elif block.text.startswith("$ "):
+        command, printed = block.text.removeprefix("$ ").split("\n", 1)
+        page.command(command)
+        assert shows(page.said, printed) is None, f"{shows(page.said, printed)}\nis not in\n{page.said}"
+    else:
+        if not shutil.which("cc"):
+            pytest.skip("no compiler on PATH")
+        page.command(block.text)
+        said = re.search(r"^This prints `(.*?)`", (ROOT / block.page).read_text(), re.M).group(1)
+        assert said in page.said.splitlines(), page.said
+
+
 kReaders = {"docs/attention.md": attention_page, "README.md": readme, "docs/python.md": python_page, "docs/assert-quantized.md": assert_page, "docs/python-training-walk.md": walk_page,
-            "docs/python-sidecar.md": sidecar_page, "docs/from-a-tensor-dump.md": dump_page, "docs/packs.md": pack_page}
+            "docs/python-sidecar.md": sidecar_page, "docs/from-a-tensor-dump.md": dump_page, "docs/packs.md": pack_page,
+            "docs/plugins.md": plugins_page}
 
 
 @pytest.mark.parametrize("block", [b for page in kPages for b in blocks_of(page)], ids=str)
