@@ -33,12 +33,17 @@ std::vector<LayoutFit> fit_layouts(const Plane& plane, std::span<const std::byte
 // The codes are too few for chance to be told from a cause by shares.
 std::vector<LayoutFit> exact_layouts(const Plane& plane, std::span<const std::byte> got,
                                      std::span<const std::byte> want) {
-  static constexpr const char* kNames[] = {
-      "column_major",     "row_major",        "tiles_128x4",          "tiles_128x4_across",
-      "tiles_128x4_down", "tiles_128x4_rows", "tiles_128x4_reshaped", "tiles_128x4_words",
-      "swizzled_twice",   "words_along",      "words_down",           "rows_reversed",
-      "columns_reversed", "rows_swapped_1",   "columns_swapped_1",    "row_offset_1",
-      "row_offset_-1",    "column_offset_1",  "column_offset_-1"};
+  static constexpr const char* kNames[] = {"column_major",         "row_major",
+                                           "tiles_128x4",          "tiles_128x4_across",
+                                           "tiles_128x4_down",     "tiles_128x4_rows",
+                                           "tiles_128x4_reshaped", "tiles_128x4_words",
+                                           "tiles_128x4_floored",  "tiles_128x4_floored_across",
+                                           "swizzled_twice",       "words_along",
+                                           "words_down",           "rows_reversed",
+                                           "columns_reversed",     "rows_swapped_1",
+                                           "columns_swapped_1",    "row_offset_1",
+                                           "row_offset_-1",        "column_offset_1",
+                                           "column_offset_-1"};
   if (!plane.members.empty() || got.size() != plane.bytes() || want.size() != plane.bytes()) return {};
   LayoutSearch search(plane, got, want);
   if (search.codes().same == search.codes().logical) return {};

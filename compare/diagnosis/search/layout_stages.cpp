@@ -53,12 +53,14 @@ bool same_codes(const Plane& plane, std::span<const std::byte> a, std::span<cons
   return std::all_of(more.begin(), more.end(), [](const auto& c) { return c.second == 0; });
 }
 
-// Layouts that make got of want; where codes are so few that none can be searched for, those known by name
-// that make every byte.
+// Layouts that make got of want; where none that is searched for makes every byte, those known by name that
+// do: codes may be too few for a search, or a few elements may be all that moved.
 std::vector<LayoutFit> layouts_between(const Plane& plane, std::span<const std::byte> got,
                                        std::span<const std::byte> want) {
   std::vector<LayoutFit> fits = fit_layouts(plane, got, want);
-  return fits.empty() ? exact_layouts(plane, got, want) : fits;
+  if (std::ranges::any_of(fits, &LayoutFit::exact)) return fits;
+  std::vector<LayoutFit> exact = exact_layouts(plane, got, want);
+  return exact.empty() ? fits : exact;
 }
 
 // Adds the row of a layout of this plane, with what was found for a title.
