@@ -62,6 +62,14 @@ def first_line(output):
     return " ".join(text.split())[:160]
 
 
+kLeftOut = "not run: "
+
+
+def left_out(note):
+    """The suites that a note says were left for later."""
+    return set(note.partition(kLeftOut)[2].split(", ")) - {""}
+
+
 def nothing_ran(output):
     tally = read_tally(output)
     return tally is not None and tally.passed + tally.failed == 0
@@ -132,7 +140,7 @@ class Judges:
         for suite, command, seconds in reaching:
             if killed := self.killed(suite, command, number, seconds):
                 return killed
-        notes = [*([] if reaching else ["reached by nothing that ran"]), *([f"not run: {', '.join(self.skipped)}"] if self.skipped else [])]
+        notes = [*([] if reaching else ["reached by nothing that ran"]), *([kLeftOut + ", ".join(self.skipped)] if self.skipped else [])]
         return "survived", "", "; ".join(notes)
 
     def verdict_alone(self):
@@ -140,7 +148,7 @@ class Judges:
         for suite, command in self.parts:
             if killed := self.killed(suite, command, 0, 60, nothing_is_killed=False):
                 return killed
-        return ("unfolded", "", f"not run: {', '.join(self.skipped)}") if self.skipped else ("survived", "", "")
+        return ("unfolded", "", kLeftOut + ", ".join(self.skipped)) if self.skipped else ("survived", "", "")
 
     def killed(self, suite, command, number, seconds, nothing_is_killed=True):
         """The verdict of one part that kills an edit, or None. `nothing_is_killed`: a part in which no case runs has one when nothing is edited."""
