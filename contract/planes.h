@@ -142,10 +142,10 @@ Problem operand_problem(const Problem& gemm, Side);
 // input planes, in their order, are the operand's planes of the gemm by other names
 // ("row.data" is "a.data").
 Problem operand_dequantize(const Problem& gemm, Side);
-// The seeds of C and of the bias, which are drawn by x's fill: the second and third after its seed.
+// What is added to the fill's seed for the other inputs of a line: for B, C and the bias of a gemm;
+// for K, V, the bias and dO of an attention;
+// for p, m and v of an adam.
 inline constexpr uint64_t kSeedOfB = 1, kSeedOfC = 2, kSeedOfBias = 3;
-// Of an adam's p, m and v likewise.
-// Of an attention's K, V, bias and dO.
 inline constexpr uint64_t kSeedOfKeys = 1, kSeedOfValues = 2, kSeedOfAttentionBias = 3, kSeedOfGradient = 4;
 inline constexpr uint64_t kSeedOfParameter = 1, kSeedOfMoment = 2, kSeedOfSquares = 3;
 
