@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "contract/own_order.h"
 #include "fast/gpu_case.h"
 #include "fast/launch.h"
-#include "fast/own_order.h"
 #include "fast/supports.h"
 #include "fast/table.h"
 #include "fast/trace.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "fast/own_order.h"
+#include "contract/own_order.h"
 #include "fast/simt/device_buffer.h"
 #include "fast/simt/executor.h"
 #include "fast/supports.h"

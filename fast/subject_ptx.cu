@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fast/own_order.h"
+#include "contract/own_order.h"
 #include "fast/stand_in/device.h"
 #include "fast/supports.h"
 #include "fast/table.h"

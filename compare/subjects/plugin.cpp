@@ -20,6 +20,7 @@
 
 #include "contract/assay_plugin.h"
 #include "contract/line.h"
+#include "contract/own_order.h"
 
 namespace assay {
 
@@ -200,6 +201,10 @@ class PluginSubject final : public Subject {
     const bool yes = entry_points().supports(to_canonical_line(p).c_str(), why, sizeof why) != 0;
     why[sizeof why - 1] = '\0';
     return {yes, yes ? "" : why[0] ? why : "the plugin gives no reason"};
+  }
+
+  std::optional<std::string> unpinned(const Problem& p) const override {
+    return on_device() ? own_on_gpu(p) : own_order(p);
   }
 
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,

@@ -17,6 +17,7 @@
 #include "compare/subjects/ptx_launch_file.h"
 #include "compare/subjects/ptx_texts.h"
 #include "contract/line.h"
+#include "contract/own_order.h"
 #include "contract/words.h"
 #include "fast/ptx/run.h"
 #include "fast/ptx/slice.h"
@@ -375,6 +376,7 @@ class PtxKernelSubject final : public Subject {
 
   std::string_view name() const override { return name_; }
   std::string argument() const override { return argument_; }
+  std::optional<std::string> unpinned(const Problem& p) const override { return own_order(p); }
 
   Support supports(const Problem& p) const override {
     const std::string line = to_canonical_line(p);

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "contract/line.h"
+#include "contract/own_order.h"
 #include "fixtures/json.h"
 
 namespace assay {
@@ -146,6 +147,8 @@ class PythonSubject final : public Subject {
     return {said.text("status") == "ok", std::string(said.text("why"))};
   }
 
+  // The function may run on a GPU.
+  std::optional<std::string> unpinned(const Problem& p) const override { return own_on_gpu(p); }
   std::string own_words() const override { return spec_.empty() ? "" : "quantize " + spec_; }
 
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,

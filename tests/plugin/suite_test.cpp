@@ -11,6 +11,7 @@
 #include "compare/subjects/plugin.h"
 #include "contract/assay_plugin.h"
 #include "contract/line.h"
+#include "fast/subject_host.h"
 #include "fixtures/json.h"
 #include "fixtures/suite.h"
 #include "reference/subject.h"
@@ -19,10 +20,10 @@
 
 namespace {
 
-// What whole_plugin.c calls.
+// What whole_plugin.c calls: the reference, or the kernels where the environment has ASSAY_TEST_KERNELS.
 assay::Subject& reference() {
-  static const auto one = assay::make_reference_subject();
-  return *one;
+  static const auto one = assay::make_reference_subject(), kernels = assay::make_host_subject();
+  return std::getenv("ASSAY_TEST_KERNELS") ? *kernels : *one;
 }
 
 }  // namespace
@@ -127,6 +128,20 @@ TEST(PluginSuite, OneBrokenLineIsExplained) {
   const json::Value& cause = (*diagnosis->find("explanations")->array())[0];
   EXPECT_EQ(cause.text("line"), "quantize mxfp8 64x256 bf16 dir=row mx_scale=down seed=7")
       << json::dump(cause);
+}
+
+// Kernels that sum in an order of their own are held to the bound, also behind the interface of a plugin
+// (N20.19).
+TEST(PluginSuite, AnOrderOfItsOwnIsHeldToTheBound) {
+  const Variable kernels("ASSAY_TEST_KERNELS", "1");
+  const Subjects subjects = with("whole_plugin");
+  RunSettings settings;
+  settings.subjects = {std::string(subjects.owned.back()->name())};
+  const Problem p = *parse_line("attention fp8_current 32x16 bf16 sums=online kv=128");
+  const std::vector<Verdict> verdicts = run_one(p, subjects, settings);
+  EXPECT_EQ(verdicts.at(0).outcome, Outcome::passed);
+  EXPECT_EQ(verdicts.at(0).unpinned, "sums=online: tile by tile with a running maximum");
+  EXPECT_GT(verdicts.at(0).inside, 0);  // its bytes are not the reference's
 }
 
 // One wrong operation in a plugin that runs everything fails the lines that have such a plane, and no other.

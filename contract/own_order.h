@@ -1,4 +1,4 @@
-// Which lines the kernels compute in a way of their own, so that their bits are not pinned.
+// Which lines kernels compute in a way of their own, so that their bits are not pinned.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,9 +1,13 @@
-#include "fast/own_order.h"
+#include "contract/own_order.h"
 
-#include "tests/fast/run.h"
+#include <gtest/gtest.h>
+
+#include "contract/line.h"
 
 namespace assay {
 namespace {
+
+Problem parsed(const char* line) { return *parse_line(line); }
 
 TEST(OwnOrder, OnlyAttentionHasOne) {
   for (const char* line :
