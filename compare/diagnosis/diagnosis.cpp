@@ -109,6 +109,7 @@ json::Value to_json(const Diagnosis& d) {
                                   {"confidence", name_of(d.confidence)}});
   out.set("deterministic", d.deterministic ? json::Value(*d.deterministic) : json::Value());
   if (!d.unwritten.empty()) out.set("unwritten", strings(d.unwritten));
+  if (!d.runs.empty()) out.set("runs", strings(d.runs));
   if (!d.unpinned.empty()) out.set("unpinned", d.unpinned);
   out.set("first_stage", d.first ? json::Value(name_of(*d.first)) : json::Value());
   out.set("direction", d.direction ? json::Value(name_of(*d.direction)) : json::Value());

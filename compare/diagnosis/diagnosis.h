@@ -104,7 +104,7 @@ enum class Confidence : uint8_t {
   equivalent,   // several are, and this input cannot tell them apart
   partial,      // none is exact; the best one repairs most of the differences, and makes fewer new ones
   unexplained,  // nothing in the library comes near
-  random        // two runs of the subject differ: nothing else is looked at
+  random        // two runs of the subject differ: explanations, if there are any, are of the first run
 };
 std::string_view name_of(Confidence);
 
@@ -118,6 +118,7 @@ struct Diagnosis {
   std::optional<bool> deterministic;   // nothing where there is no subject to run again
   std::vector<std::string> unwritten;  // what neither of two runs wrote, as unwritten_text says it; it is
                                        // taken out before anything else is looked at
+  std::vector<std::string> runs;       // of two runs that differ: on what the bytes depend
   std::string unpinned;  // N16.13, as unpinned_text says it: then `equal` means inside the bound; empty: bits
                          // are pinned
   std::optional<Stage> first;          // the first stage that differs

@@ -132,6 +132,14 @@ string title_of(const json::Value& diagnosis) {
                                                           : string();
 }
 
+// What explain says first of two runs that differ.
+string headline_of_runs(const json::Value& diagnosis) {
+  const json::Value* runs = diagnosis.find("runs");
+  if (runs && runs->array() && !runs->array()->empty() && runs->array()->front().string())
+    return *runs->array()->front().string();
+  return "two runs on the same input differ, or elements are never written";
+}
+
 }  // namespace
 
 string kind_of(const Problem& p, const Breach& b) {
@@ -168,7 +176,9 @@ Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, 
     out.headline = title_of(diagnosis);
   } else if (confidence == "random") {
     out.cause = fmt::format("{} differs from run to run", head_of(p));
-    out.headline = "two runs on the same input differ, or elements are never written";
+    const string of_first = title_of(diagnosis);
+    out.headline = headline_of_runs(diagnosis);
+    if (!of_first.empty()) out.headline += "; the first run: " + of_first;
   } else {
     out.cause = fmt::format("{} {} {} unexplained", head_of(p), diagnosis.text("first_stage"),
                             diagnosis.text("direction"));

@@ -72,7 +72,8 @@ string invisible_faults(const std::vector<string>& ids) {
 }  // namespace
 
 string causes(const Diagnosis& d) {
-  if (d.confidence == Confidence::equal || d.confidence == Confidence::random) return {};
+  if (d.confidence == Confidence::equal || (d.confidence == Confidence::random && d.explanations.empty()))
+    return {};
   const string tried = d.hypotheses == 1 ? "1 hypothesis was" : grouped(d.hypotheses) + " hypotheses were";
   return fmt::format("<section>\n<h2>Causes</h2>\n<p>{} tried in {} runs of the reference.</p>\n", tried,
                      grouped(d.evaluations)) +

@@ -40,8 +40,8 @@ Sureness sureness(const Diagnosis& d) {
       if (!d.unwritten.empty())
         return {"bad", "not written", "Two runs under different poisons left these elements as they were."};
       return {"bad", "not repeatable",
-              "No cause of one run's bytes was looked for: a race, or a read of something that was never "
-              "written, comes first."};
+              "Two runs on the same input differ. A race, or a read of something that was never written, "
+              "comes first; a cause, where one is named, is that of the first run's bytes."};
   }
   return {"warn", "unknown", ""};
 }
@@ -86,7 +86,8 @@ string first_difference(const Diagnosis& d) {
 }
 
 string cause(const Diagnosis& d) {
-  const bool certain = d.confidence == Confidence::certain || d.confidence == Confidence::equivalent;
+  const bool certain = d.confidence == Confidence::certain || d.confidence == Confidence::equivalent ||
+                       d.confidence == Confidence::random;  // then only what is exact is there
   if (d.explanations.empty() || !(certain || d.confidence == Confidence::partial)) return "";
   const Explanation& best = d.explanations.front();
   string text = ids_text(best);
@@ -130,6 +131,7 @@ string verdict(const Diagnosis& d) {
   string facts = first_difference(d) + cause(d) + next_best(d) + place(d);
   if (d.deterministic) facts += fact("Same bytes twice", *d.deterministic ? "yes" : "no", "");
   for (const string& text : d.unwritten) facts += fact("Never written", "", escaped(text));
+  for (const string& text : d.runs) facts += fact("Runs", "", escaped(text));
   if (!d.part.empty())
     facts += fact("Searched", "", escaped(d.part) + ", the part around the first difference");
   if (d.cut_short)

@@ -89,9 +89,10 @@ int colour_of(Confidence c) {
 string subject_row(const Diagnosis& d) {
   string runs;
   if (d.deterministic)
-    runs = *d.deterministic ? "   two runs agree"
-           : !d.unwritten.empty()
-               ? "   two runs differ where nothing was written"
+    runs = *d.deterministic       ? "   two runs agree"
+           : !d.unwritten.empty() ? "   two runs differ where nothing was written"
+           : !d.runs.empty()
+               ? "   two runs differ"
                : "   two runs differ: look for a race, or memory that is read before it is written";
   return row("subject", d.subject + runs);
 }
@@ -233,6 +234,7 @@ string diagnosis_screen(const Diagnosis& d, bool colour) {
   string out = fmt::format("{}  {}\n", head, printable(d.line)) + subject_row(d);
   if (!d.unpinned.empty()) out += row("bits", d.unpinned);
   for (size_t i = 0; i < d.unwritten.size(); ++i) out += row(i ? "" : "unwritten", d.unwritten[i]);
+  for (size_t i = 0; i < d.runs.size(); ++i) out += row(i ? "" : "runs", d.runs[i]);
   if (d.confidence == Confidence::equal) return out + equal_row(d);
   if (!d.part.empty())
     out +=

@@ -374,8 +374,52 @@ TEST(Explain, TwoRunsThatDifferHaveAPlace) {
           fakes::output(out, "row.data")->bytes[128 * row + 5] ^= static_cast<std::byte>(env.threads);
       });
   EXPECT_EQ(told.status, 1);
-  EXPECT_TRUE(told.text.starts_with("RANDOM")) << told.text;
+  EXPECT_TRUE(
+      told.text.starts_with("the bytes depend on the number of threads (--env threads=2): threads race\n"))
+      << told.text;
+  EXPECT_NE(told.text.find("\nRANDOM"), std::string::npos) << told.text;
   EXPECT_NE(told.text.find("column == 5"), std::string::npos) << told.text;
+}
+
+// One thing of a run is changed at a time, and a subject that differs from itself has no such thing.
+TEST(Explain, TwoRunsThatDifferDependOnSomething) {
+  const auto told_of = [](const std::function<int(const Environment&)>& part) {
+    return explain_subject("quantize mxfp8 64x128 bf16 dir=row",
+                           [part](auto&, auto out, const Environment& env) {
+                             for (std::byte& b : fakes::output(out, "row.data")->bytes)
+                               b ^= static_cast<std::byte>(part(env) & 0x3F);
+                           });
+  };
+  const Told order = told_of([](const Environment&env) { return static_cast<int>(env.order); }),
+             poison = told_of([](const Environment&env) { return env.poison == 0x80 ? 1 : 0; }),
+             both = told_of([](const Environment&env) { return env.threads == 2 && env.order == 17; }),
+             random = told_of([](const Environment&) {
+               return static_cast<int>(std::chrono::steady_clock::now().time_since_epoch().count() / 16);
+             });
+  for (const auto& [told, said] :
+       {std::pair(&order, "the bytes depend on the order in which blocks and threads run (--env order=17): "),
+        std::pair(&poison,
+                  "the bytes depend on what stood in outputs and shared memory before (--env poison=80)"),
+        std::pair(&both, "the bytes depend on --env threads=2,order=17,poison=80; "),
+        std::pair(&random, "runs under the same conditions differ: threads race, ")}) {
+    EXPECT_TRUE(told->text.starts_with(said)) << told->text;
+    EXPECT_EQ(told->json.find("runs")->array()->front().string()->find(said), 0u);
+  }
+  EXPECT_NE(order.text.find("the first run's bytes are right"), std::string::npos) << order.text;
+}
+
+// The first run has a cause of its own, and it is named under what differs.
+TEST(Explain, TwoRunsThatDifferHaveACauseOfTheFirst) {
+  const Told told =
+      explain_subject("quantize mxfp8 64x128 bf16 dir=row", [](auto&, auto out, const Environment& env) {
+        for (std::byte& scale : fakes::output(out, "row.scale_inv")->bytes)
+          scale = static_cast<std::byte>(std::to_integer<int>(scale) + (env.order == 17 ? 2 : 1));
+      });
+  EXPECT_NE(told.text.find("\nRANDOM"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("what follows is the cause of the first run's bytes"), std::string::npos)
+      << told.text;
+  EXPECT_NE(told.text.find("[scale.up"), std::string::npos) << told.text;
+  EXPECT_EQ(told.json.text("confidence"), "random");
 }
 
 TEST(Explain, WhatDiffersIsSaidFirst) {

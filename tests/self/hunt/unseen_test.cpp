@@ -100,6 +100,21 @@ TEST(Unseen, TheHuntExplainsALineThatTellsCausesApart) {
   EXPECT_FALSE(std::filesystem::exists(options.folder + ".other"));
 }
 
+// swizzle_floor of the first set: two blocks write one place, which only another order of blocks shows.
+TEST(Planted, ARaceIsToldWithTheCauseOfTheFirstRun) {
+  const Subjects subjects = with({"swizzle_floor", "", "", true});
+  ExplainOptions options;
+  options.what = "quantize mxfp8 300x160 bf16 dir=row scales=gemm";
+  options.subject = std::string(subjects.owned.back()->name());
+  options.budget = 30;
+  const Ended r =
+      of_files([&](std::FILE* out, std::FILE* err) { return run_explain(options, subjects, out, err); });
+  EXPECT_EQ(r.status, 1) << r.err;
+  for (const char* said : {"\nRANDOM ", "writes a byte that block", "and blocks of one grid are not ordered",
+                           "planted_kernels.py:48", "[layout.scale_gemm:tiles_128x4_floored"})
+    EXPECT_NE(r.out.find(said), std::string::npos) << said << '\n' << r.out;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, UnseenSlip, testing::ValuesIn(kSlips), [](const auto& info) {
   return info.param.name + ("_" + std::to_string(info.index));
 });
