@@ -392,7 +392,10 @@ void register_hunt(Program& program) {
   add_subjects(c, common, "host");
   c.option("--to", hunt->folder, "the folder of the hunt: its state, found.cases, and a pack of each finding")
       .show_default();
-  c.option("--minutes", hunt->minutes, "how long this run takes").positive().show_default();
+  c.option("--minutes", hunt->minutes,
+           "how long lines are judged; a cause that is looked for then is still looked for")
+      .positive()
+      .show_default();
   c.option("--batches", hunt->batches,
            "end after so many batches of 96 lines; the same lines on every machine");
   c.option("--seed", hunt->seed, "of the lines").show_default();

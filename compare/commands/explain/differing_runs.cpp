@@ -14,6 +14,7 @@
 #include "compare/diagnosis/patterns/summaries.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/unwritten.h"
+#include "compare/process/interrupt.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -134,36 +135,45 @@ constexpr Change kChanges[] = {
     {[](Environment& to, const Environment& other) { to.threads = other.threads; }, "the number of threads",
      "threads race", true},
 };
-constexpr const char* kRace =
-    "runs under the same conditions differ: threads race, or memory is read that nothing has written";
+constexpr std::string_view kRaces = "threads race, or memory is read that nothing has written";
 
-// Changes one thing after the other. A subject that races differs from itself as well.
+// " (--env order=17)".
+string conditions(const Environment& e) {
+  const string text = to_text(e);
+  return text.empty() ? " (without --env)" : " (--env " + text + ")";
+}
+
+// Changes one thing after the other. A subject that races differs from itself as well. Empty where the user
+// ended it.
 std::vector<string> dependences(ExplainSession& s, Subject& subject, const Observation& seen) {
   const Environment own = s.options.environment, other = changed(own);
   const auto run = [&](const Environment& e) {
     s.progress.show("running " + seen.subject + " once more");
     return run_isolated(subject, seen.problem, seen.inputs, e, s.options.timeout);
   };
+  const string itself = "runs under the same conditions differ: " + string(kRaces);
   for (int i = 0; i < 3; ++i)
-    if (!made(run(own), seen.problem, seen.got)) return {kRace};
+    if (!made(run(own), seen.problem, seen.got)) return {itself};
   const std::string_view name = seen.subject;
   const bool elsewhere = name.starts_with("plugin:") || name.starts_with("python:") || name == "gpu";
   std::vector<string> out;
   for (const Change& change : kChanges) {
     if (change.of_threads && elsewhere) continue;
-    if (s.elapsed() > s.options.budget) break;
+    if (s.elapsed() > s.options.budget || interrupted()) break;
     Environment e = own;
     change.make(e, other);
     const IsolatedRun one = run(e);
     if (made(one, seen.problem, seen.got)) continue;
-    if (one.sound() && !made(run(e), seen.problem, one.execution.planes)) return {kRace};
-    out.push_back(one.sound() ? fmt::format("the bytes depend on {} (--env {}): {}", change.what, to_text(e),
-                                            change.means)
-                              : fmt::format("with --env {}: {}", to_text(e), one.trouble()));
+    if (one.sound() && !made(run(e), seen.problem, one.execution.planes)) return {itself};
+    out.push_back(one.sound()
+                      ? fmt::format("the bytes depend on {}{}: {}", change.what, conditions(e), change.means)
+                      : fmt::format("another run{}: {}", conditions(e), one.trouble()));
   }
   if (out.empty())
-    out.push_back(
-        fmt::format("the bytes depend on --env {}; runs under the same conditions agree", to_text(other)));
+    out.push_back(elsewhere ? "runs differ, and not because of what stood in memory before: " + string(kRaces)
+                            : fmt::format("the bytes depend on several things together{}; runs under the "
+                                          "same conditions agree",
+                                          conditions(other)));
   return out;
 }
 
@@ -202,9 +212,14 @@ Result<Diagnosis> diagnosis_of_runs(ExplainSession& s, Subject& subject, const O
     if (!gaps.empty()) return of_gaps(s, seen, second, std::move(d), gaps);
     d.runs = dependences(s, subject, seen);
   } else {
-    d.runs = {fmt::format("with --env {}: {}", to_text(other), second.trouble())};
+    d.runs = {fmt::format("another run{}: {}", conditions(other), second.trouble())};
   }
   s.progress.wipe();
+  if (interrupted()) {  // a run that was ended is no answer
+    d.runs.clear();
+    d.cut_short = true;
+    return d;
+  }
   fmt::print(s.out, "{}\n", d.runs.front());
   std::fflush(s.out);
   return with_cause_of_first(s, subject, seen, std::move(d));

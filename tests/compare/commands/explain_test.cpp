@@ -400,7 +400,8 @@ TEST(Explain, TwoRunsThatDifferDependOnSomething) {
        {std::pair(&order, "the bytes depend on the order in which blocks and threads run (--env order=17): "),
         std::pair(&poison,
                   "the bytes depend on what stood in outputs and shared memory before (--env poison=80)"),
-        std::pair(&both, "the bytes depend on --env threads=2,order=17,poison=80; "),
+        std::pair(&both,
+                  "the bytes depend on several things together (--env threads=2,order=17,poison=80); "),
         std::pair(&random, "runs under the same conditions differ: threads race, ")}) {
     EXPECT_TRUE(told->text.starts_with(said)) << told->text;
     EXPECT_EQ(told->json.find("runs")->array()->front().string()->find(said), 0u);
