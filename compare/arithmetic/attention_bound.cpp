@@ -64,9 +64,9 @@ double KernelCast::off(double x, double off, double now, const NominalRounding& 
     const double of_kernel = computed ? 1 / value_of(element, info(element).max_finite) : std::fabs(inverse);
     least = std::max(least, half_least(element) * of_kernel * keep_factor / total);
   }
-  // Rounding to nearest takes nothing farther than to 0.
-  const double all = high + off;
-  return away + off + std::min(half_step(element) * all + least, all) + std::min(n.step(high, off), all);
+  // Rounding to nearest changes nothing by more than itself: to n, and then to a code.
+  const double all = high + off, to_n = std::min(n.step(high, off), all);
+  return away + off + to_n + std::min(half_step(element) * all + least, all + to_n);
 }
 
 }  // namespace assay

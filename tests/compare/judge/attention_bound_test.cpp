@@ -66,6 +66,23 @@ TEST(AttentionBound, HoldsCastsOfKernels) {
         }
 }
 
+// A value far below the least code is rounded to F16, and then to a code: either may take it up to the next
+// one. E has 0.
+TEST(AttentionBound, HoldsTwoRoundingsOfATinyValue) {
+  const NominalRounding n(Encoding::f16);
+  double nearest = 0;
+  for (const Encoding element : {Encoding::e4m3, Encoding::e5m2})
+    for (int power = 4; power < 20; ++power)
+      for (const double x : {0x1.8p-26, 0x1p-25, 0x1.1p-25, 0x1.8p-25, 0x1.4p-24}) {
+        const double scale = std::ldexp(1.0, power),
+                     kernel = cast(element, value_of(Encoding::f16, element_code(Encoding::f16, x)), scale);
+        const double off = KernelCast{element, 1 / scale, false, false, 1, 1}.off(0, x, 0, n);
+        ASSERT_LE(kernel, off) << x << " scale 2^" << power;
+        nearest = std::max(nearest, kernel / off);
+      }
+  EXPECT_GT(nearest, 0.6);
+}
+
 TEST(AttentionBound, WhatNoCastRoundsIsExact) {
   const NominalRounding n(Encoding::bf16);
   KernelCast kernel{Encoding::e4m3, 1.0 / 256, true, false, 4, 1};
