@@ -14,14 +14,16 @@ def edited_line(edit):
     return old[:len(old) - len(old.lstrip())] + edit.now
 
 
-def plain(targets, edit=None):
-    """The copy without edits, or with one. Returns whether it compiled, and what was said."""
+def put(edit):
+    """Makes the copy the sources with one edit."""
     source_copy.sync(kTree)
-    if edit:
-        source = (ROOT / edit.file).read_text()
-        begin, end, new = edit_of_line(source, edit.line, edited_line(edit))
-        source_copy.write(kTree / edit.file, (source[:begin] + new + source[end:]).encode())
-    return folded_build.compiled(kTree, targets, errors=1)   # the first tells that it is no mutant
+    source = (ROOT / edit.file).read_text()
+    begin, end, new = edit_of_line(source, edit.line, edited_line(edit))
+    source_copy.write(kTree / edit.file, (source[:begin] + new + source[end:]).encode())
+
+
+def compiles(targets):
+    return folded_build.compiled(kTree, targets, errors=1)[0]   # the first error tells that it is no mutant
 
 
 def folded(edits, targets, forget):

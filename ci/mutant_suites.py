@@ -32,16 +32,17 @@ class Room:
     without: str     # a pattern of files that are left out
     tasks: list
     tests: list
+    small: tuple = ()   # of the tests those that need little of the build
 
 
 kFastFiles = ["fast/*.cu", "fast/*.cuh", "fast/*.h", "fast/trace.cpp", "fast/gemm_plan.cpp", "fast/subject_lanes.cpp", "fast/subject_host.cpp"]
 kRooms = {
-    "reference": Room("reference/", ["reference/*.cpp", "reference/*.h"], "$^", kLines, ["reference", "fast_trace", "adam", "attention"]),
+    "reference": Room("reference/", ["reference/*.cpp", "reference/*.h"], "$^", kLines, ["reference", "fast_trace", "adam", "attention"], ("reference",)),
     # The executor (simt), the interpreter (ptx, stand_in) and the vectorised method (simd) are no kernels; what only nvcc compiles does not run here.
     "fast": Room("fast/", kFastFiles, r"fast/(simt|ptx|simd|stand_in|silicon)/|absent|subject_(gpu|ptx|cublaslt|simd)|gemm_lt|device_memory|scratch|gpu_case",
                  kLines, ["fast_lanes", "fast_trace", "fast_kernels", "fast_blocks", "fast_gemm", "adam", "attention", "diagnosis", "commands"]),
-    "contract": Room("contract/", ["contract/*.cpp", "contract/*.h"], r"assay_plugin", kLines + kStories, ["contract", "fixtures", "training"]),
-    "training": Room("training/", ["training/*.cpp", "training/*.h"], r"training/(scenarios|parity|mpi|kit)/", kStories + kRecords, ["training"]),
+    "contract": Room("contract/", ["contract/*.cpp", "contract/*.h"], r"assay_plugin", kLines + kStories, ["contract", "fixtures", "training"], ("contract", "fixtures")),
+    "training": Room("training/", ["training/*.cpp", "training/*.h"], r"training/(scenarios|parity|mpi|kit)/", kStories + kRecords, ["training"], ("training",)),
     "judge": Room("compare/judge/", ["compare/judge/*.cpp", "compare/judge/*.h"], "$^", kLines, ["compare", "judge_injection"]),
 }
 
@@ -51,8 +52,18 @@ def files(room):
     return [name for name in listed if not re.search(kRooms[room].without, name)]
 
 
+def targets_of(tests, suites):
+    return [*(["assay"] if suites else []), *(f"test_{test}" for test in tests)]
+
+
 def targets(room):
-    return ["assay", *(f"test_{test}" for test in kRooms[room].tests)]
+    return targets_of(kRooms[room].tests, suites=True)
+
+
+def stages(room):
+    """Of one edit: the tests that are built and run first, and then the others with the suites."""
+    small = kRooms[room].small
+    return [*([(small, False)] if small else []), ([test for test in kRooms[room].tests if test not in small], True)]
 
 
 def first_line(output):
@@ -78,14 +89,16 @@ def nothing_ran(output):
 class Judges:
     """The parts of a room's suites, run on one build of many edits. A part is run on an edit only if it reaches that edit when nothing is edited (learn)."""
 
-    def __init__(self, room, count, skip):
+    def __init__(self, room, count, skip, tests=None, suites=True):
+        """`tests`, `suites`: a part of the room's judges; all unless said otherwise."""
         self.name, self.room, self.count = room, kRooms[room], count
         self.bin = mutant_build.kBuild / "bin"
         self.path = ROOT / f"build/mutants/{room}.reach.json"
-        tests = [(f"test_{test}", [f"test_{test}", f"--gtest_filter={case}.*", "--gtest_fail_fast"]) for test in self.room.tests for case in self.cases(test)]
-        first = [task for task in self.room.tasks if task[0] in kFirst]
-        self.parts = [*first, *tests, *(task for task in self.room.tasks if task not in first)]
-        self.skipped = sorted({suite for suite, _ in self.parts} & set(skip))
+        chosen, tasks = self.room.tests if tests is None else tests, self.room.tasks if suites else []
+        of_tests = [(f"test_{test}", [f"test_{test}", f"--gtest_filter={case}.*", "--gtest_fail_fast"]) for test in chosen for case in self.cases(test)]
+        first = [task for task in tasks if task[0] in kFirst]
+        self.parts = [*first, *of_tests, *(task for task in tasks if task not in first)]
+        self.skipped = sorted({*(suite for suite, _ in self.room.tasks), *(f"test_{test}" for test in self.room.tests)} & set(skip))
         self.parts = [part for part in self.parts if part[0] not in skip]
         self.known = {}   # of the words of a part: the numbers of the edits that it reaches, and its seconds
 
