@@ -73,7 +73,6 @@ struct CacheEvent {
   std::string weight;  // "weight", "fc1_weight"
   std::string
       what;  // "built", "built and kept", "reused", "updated", "update skipped", "invalid", "parameter"
-  bool operator==(const CacheEvent&) const = default;
 };
 struct NamedUsages {
   std::string name;  // "weight", "saved input", "weight's own quantizer"
