@@ -27,6 +27,9 @@ std::string error_of(std::string_view line) {
   return p ? "(no error)" : p.error().text();
 }
 
+// Recordings name the version of their line, and one that is not this number is refused.
+TEST(Line, VersionIsThatOfTheRecordings) { EXPECT_EQ(kLineVersion, 1); }
+
 TEST(Line, ShortLinePrintsWhatDiffersFromTheDefaults) {
   for (const char* line : {
            "quantize mxfp8 64x256 bf16",
