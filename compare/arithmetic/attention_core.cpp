@@ -138,6 +138,14 @@ void Core::put(Values& to, int64_t at, double y, double off, double kept) const 
   else to.put(at, kept, stages_.rounding().after(y, off, kept));
 }
 
+// N20.21: how far a kernel's exponential of x may be from E's where one of the two may be below 2^-126, and
+// so 0; x may be off by half of `twice` on both sides. A kernel may keep multiples of 2^-149.
+double flushed_off(double x, double twice) {
+  constexpr double kLeast = 0x1p-149;
+  const double most = std::exp(x + twice);
+  return std::exp(x - twice) < kFlushed && !(most < kLeast / 4) ? most + kLeast : 0;
+}
+
 // N20.6, N20.7 of one row; N20.21: with logits off by t at most, S_j is off by a share of itself and of what
 // the others have.
 void Core::softmax_row(int64_t row) {
@@ -159,17 +167,16 @@ void Core::softmax_row(int64_t row) {
     e[static_cast<size_t>(j)] = x;
   }
   if (nan) most = std::numeric_limits<double>::quiet_NaN();
+  const double twice = 2 * (off + kOfArgument * largest);
   std::vector<double> flushed(e.size());
   for (size_t j = 0; j < e.size(); ++j) {
-    const double x = e[j] - most;
+    if (seen(at, static_cast<int64_t>(j))) flushed[j] = flushed_off(e[j] - most, twice);
     e[j] = exponential(op_.exp, f32_of(e[j] - most));
-    if (e[j] < kFlushed && seen(at, static_cast<int64_t>(j)))
-      flushed[j] = std::min(std::exp(x), 2 * kFlushed);  // what a kernel keeps of it, or makes 0
     total = f32_of(total + e[j]), wide += e[j];
   }
   exponentials_.totals[static_cast<size_t>(row)] = total;
   const bool halves = equal && count > 0 && (count & (count - 1)) == 0 && off == 0;
-  const double share = std::expm1(2 * (off + kOfArgument * largest)) + kOfExponential;
+  const double share = std::expm1(twice) + kOfExponential;
   for (int64_t j = 0; j < n_.kv; ++j) {
     const size_t at_j = static_cast<size_t>(first + j);
     const double p = padding(at) ? 0 : f32_of(e[static_cast<size_t>(j)] / total);
@@ -182,7 +189,7 @@ void Core::softmax_row(int64_t row) {
     // A sum of exponentials that all of a row share may be off as well.
     exact_off_[at_j] = error + (halves ? 0 : kOfArgument * largest * p);
     if (change_.normalised == Normalised::before_cast) put_probability(row, j, p, error);
-    else put_probability(row, j, e[static_cast<size_t>(j)], error * (p > 0 ? total : 1));
+    else put_probability(row, j, e[static_cast<size_t>(j)], error * total);
   }
 }
 

@@ -63,6 +63,9 @@ void make_plain(Trials& trials, State& state) {
     if (trials.express_failing(state)) continue;
     state = window;  // too many elements are left for a literal, or the line fails no longer
     if (fill_of(state).kind == FillKind::pack) state.loaded = false, state.x.clear();
+    // A crop of a literal has its data beside the line: without them the last line that was kept is the
+    // answer.
+    if (state.loaded) state = {trials.failing_line().first, false, {}, {}};
   }
 }
 
@@ -88,7 +91,8 @@ void find_nearest(Trials& trials, const State& bad, Shrunk& out) {
   for (const auto& side : sides_of(bad.problem)) {
     State loaded = bad;
     loaded.side = side;
-    if (!trials.load(loaded)) continue;
+    // A line that draws its other inputs by its fill is another one with x beside it.
+    if (!trials.load(loaded) || !trials.same_inputs(bad, loaded)) continue;
     const std::vector<int64_t> live = set_elements(loaded);
     if (live.size() > kMaxLiteral) continue;
     for (const int step : {1, 2, 3})  // one code up, one down, zero
@@ -131,7 +135,8 @@ Result<Shrunk> shrink(const ShrinkOptions& options, const Subjects& subjects,
 
   Shrunk out;
   out.exhausted = trials.spent();
-  Trial last = trials.run(state);  // the line itself, without the data kept beside it
+  state.loaded = false, state.x.clear();
+  Trial last = trials.run(state);  // the line itself
   // A tensor of a pack that has another shape than the line's has no windows.
   if (state.problem.x.fill.kind == FillKind::pack && !last.breach) last = trials.run(state = line);
   if (interrupted()) {  // no line is run any more: the last that was seen to fail is the answer

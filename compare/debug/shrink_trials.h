@@ -56,6 +56,8 @@ class Trials {
   // Puts the data beside the line, of the tensor as it is or of another shape. False where the op has no x.
   bool load(State& state) { return load(state, drawn(state).x.shape); }
   bool load(State& state, Shape shape);
+  // Whether two candidates have the same inputs, every plane of them.
+  bool same_inputs(const State& a, const State& b);
   // Turns the data beside the line into a literal in the line. False where they are too many elements, or
   // where the line draws its other inputs otherwise by that fill, as an adam does p, m and v.
   bool express_exactly(State& state);
@@ -75,7 +77,6 @@ class Trials {
   Result<std::vector<PlaneData>> inputs_of(const State& state);
   std::optional<Breach> difference(const Problem& problem, const std::vector<PlaneData>& inputs,
                                    const std::vector<PlaneData>& got, const std::vector<PlaneData>& want);
-  bool same_inputs(const State& a, const State& b);
   IsolatedRun run_reference(const Problem& problem, const std::vector<PlaneData>& inputs);
 
   const ShrinkOptions& options_;

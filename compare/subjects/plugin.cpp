@@ -204,7 +204,8 @@ class PluginSubject final : public Subject {
   }
 
   std::optional<std::string> unpinned(const Problem& p) const override {
-    return on_device() ? own_on_gpu(p) : own_order(p);
+    const std::optional<std::string> why = own_on_gpu(p);
+    return !why || on_device() ? why : own_order(p);  // the library is asked only where it matters
   }
 
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,

@@ -1,6 +1,6 @@
 #include "compare/commands/explain/differing_runs.h"
 
-#include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +15,7 @@
 #include "compare/judge/judge.h"
 #include "compare/judge/unwritten.h"
 #include "compare/process/interrupt.h"
+#include "compare/text/printable.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -119,63 +120,94 @@ Result<Diagnosis> of_gaps(ExplainSession& s, const Observation& seen, const Isol
 
 // ---- on what the bytes depend -----------------------------------------------------------------------------
 
-// One thing that the second run had otherwise.
+// One thing that the second run had otherwise, and whether a subject of that name heeds it.
 struct Change {
   void (*make)(Environment& to, const Environment& other);
   const char *what, *means;
-  bool of_threads;  // what runs elsewhere has blocks and threads of its own
+  bool (*heeded)(std::string_view name);
 };
+bool of_our_threads(std::string_view name) {
+  for (const char* elsewhere : {"plugin:", "python:", "gpu", "cublaslt", "simd", "lanes", "headers", "mpfr"})
+    if (name.starts_with(elsewhere)) return false;
+  return true;
+}
 constexpr Change kChanges[] = {
     {[](Environment& to, const Environment& other) { to.order = other.order; },
      "the order in which blocks and threads run",
-     "two of them write one place, or one reads what another has yet to write", true},
+     "two of them write one place, or one reads what another has yet to write", of_our_threads},
     {[](Environment& to, const Environment& other) { to.poison = other.poison; },
-     "what stood in outputs and shared memory before", "something is read that the kernel did not write",
-     false},
+     "what stood in its memory before", "something is read that it did not write",
+     [](std::string_view name) { return !name.starts_with("python:"); }},
     {[](Environment& to, const Environment& other) { to.threads = other.threads; }, "the number of threads",
-     "threads race", true},
+     "threads race, or share the work otherwise", of_our_threads},
 };
-constexpr std::string_view kRaces = "threads race, or memory is read that nothing has written";
+constexpr std::string_view kRaces =
+    "threads race, sums are made in the order of their arrival, or memory is read that nothing has written";
 
 // " (--env order=17)".
 string conditions(const Environment& e) {
   const string text = to_text(e);
   return text.empty() ? " (without --env)" : " (--env " + text + ")";
 }
-
-// Changes one thing after the other. A subject that races differs from itself as well. Empty where the user
-// ended it.
-std::vector<string> dependences(ExplainSession& s, Subject& subject, const Observation& seen) {
-  const Environment own = s.options.environment, other = changed(own);
-  const auto run = [&](const Environment& e) {
-    s.progress.show("running " + seen.subject + " once more");
-    return run_isolated(subject, seen.problem, seen.inputs, e, s.options.timeout);
-  };
-  const string itself = "runs under the same conditions differ: " + string(kRaces);
-  for (int i = 0; i < 3; ++i)
-    if (!made(run(own), seen.problem, seen.got)) return {itself};
-  const std::string_view name = seen.subject;
-  const bool elsewhere = name.starts_with("plugin:") || name.starts_with("python:") || name == "gpu";
-  std::vector<string> out;
-  for (const Change& change : kChanges) {
-    if (change.of_threads && elsewhere) continue;
-    if (s.elapsed() > s.options.budget || interrupted()) break;
-    Environment e = own;
-    change.make(e, other);
-    const IsolatedRun one = run(e);
-    if (made(one, seen.problem, seen.got)) continue;
-    if (one.sound() && !made(run(e), seen.problem, one.execution.planes)) return {itself};
-    out.push_back(one.sound()
-                      ? fmt::format("the bytes depend on {}{}: {}", change.what, conditions(e), change.means)
-                      : fmt::format("another run{}: {}", conditions(e), one.trouble()));
-  }
-  if (out.empty())
-    out.push_back(elsewhere ? "runs differ, and not because of what stood in memory before: " + string(kRaces)
-                            : fmt::format("the bytes depend on several things together{}; runs under the "
-                                          "same conditions agree",
-                                          conditions(other)));
-  return out;
+string ended(const Environment& e, const IsolatedRun& run) {
+  return fmt::format("another run{}: {}", conditions(e), run.trouble());
 }
+
+// The runs after the first two, which differ.
+class MoreRuns {
+ public:
+  MoreRuns(ExplainSession& s, Subject& subject, const Observation& seen)
+      : s_(s), subject_(subject), seen_(seen) {}
+
+  // On what the bytes depend, in sentences; changes one thing after the other. Of no use where the user ended
+  // a run.
+  std::vector<string> dependences(const IsolatedRun& second) {
+    const Environment own = s_.options.environment, other = changed(own);
+    for (int i = 0; i < 3 && !over(); ++i)
+      if (auto differs = unlike(own, seen_.got)) return {*differs};
+    std::vector<string> out;
+    for (const Change& change : kChanges) {
+      if (!change.heeded(seen_.subject)) continue;
+      if (over()) return untried(std::move(out));
+      Environment e = own;
+      change.make(e, other);
+      const IsolatedRun one = run(e);
+      if (made(one, seen_.problem, seen_.got)) continue;
+      if (!one.sound()) out.push_back(ended(e, one));
+      else if (auto differs = unlike(e, one.execution.planes)) return {*differs};
+      else
+        out.push_back(fmt::format("the bytes depend on {}{}: {}", change.what, conditions(e), change.means));
+    }
+    if (!out.empty()) return out;
+    if (!of_our_threads(seen_.subject))
+      return {"nothing that --env sets decides which bytes come: " + string(kRaces)};
+    if (over()) return untried(std::move(out));
+    if (auto differs = unlike(other, second.execution.planes)) return {*differs};
+    return {fmt::format("the bytes depend on several things together{}; runs under the same conditions agree",
+                        conditions(other))};
+  }
+
+ private:
+  IsolatedRun run(const Environment& e) {
+    s_.progress.show("running " + seen_.subject + " once more");
+    return run_isolated(subject_, seen_.problem, seen_.inputs, e, s_.options.timeout);
+  }
+  // What is said where a run under conditions that gave these planes does not give them again.
+  std::optional<string> unlike(const Environment& e, const std::vector<PlaneData>& planes) {
+    const IsolatedRun again = run(e);
+    if (made(again, seen_.problem, planes)) return {};
+    return again.sound() ? "runs under the same conditions differ: " + string(kRaces) : ended(e, again);
+  }
+  bool over() const { return interrupted() || s_.elapsed() > s_.options.budget; }
+  static std::vector<string> untried(std::vector<string> out) {
+    out.emplace_back("on what else the bytes depend was not tried: --budget was over");
+    return out;
+  }
+
+  ExplainSession& s_;
+  Subject& subject_;
+  const Observation& seen_;
+};
 
 // "696 of 1500 elements of row.scale_gemm".
 string between_runs(const Diagnosis& d) {
@@ -186,15 +218,23 @@ string between_runs(const Diagnosis& d) {
   return out;
 }
 
-// The cause of the first run's bytes, where there is one, under what is said of the runs.
+// What makes the first run's bytes, under what is said of the runs.
 Diagnosis with_cause_of_first(ExplainSession& s, Subject& subject, const Observation& seen, Diagnosis d) {
   auto first = diagnosed(s, seen, subject.unpinned(seen.problem));
   if (!first) return d;
-  if (first->confidence == Confidence::equal) d.runs.push_back("the first run's bytes are right");
-  if (first->confidence != Confidence::certain && first->confidence != Confidence::equivalent) return d;
+  d.hypotheses = first->hypotheses, d.evaluations = first->evaluations, d.cut_short = first->cut_short;
+  d.seconds = first->seconds;
+  if (first->confidence == Confidence::equal) {
+    d.runs.emplace_back("the first run's bytes are right");
+    return d;
+  }
+  if (first->confidence != Confidence::certain && first->confidence != Confidence::equivalent) {
+    d.runs.emplace_back("the first run's bytes are wrong, and no cause makes all of them");
+    return d;
+  }
   if (const string differ = between_runs(d); !differ.empty())
     d.runs.push_back(differ + " differ between the two runs");
-  d.runs.push_back("what follows is the cause of the first run's bytes");
+  d.runs.emplace_back("what follows is of the first run's bytes, beside the right ones");
   first->confidence = Confidence::random;
   first->runs = std::move(d.runs);
   return std::move(*first);
@@ -210,9 +250,9 @@ Result<Diagnosis> diagnosis_of_runs(ExplainSession& s, Subject& subject, const O
     const std::vector<Unwritten> gaps = unwritten(seen.problem, seen.got, s.options.environment.poison,
                                                   second.execution.planes, other.poison);
     if (!gaps.empty()) return of_gaps(s, seen, second, std::move(d), gaps);
-    d.runs = dependences(s, subject, seen);
+    d.runs = MoreRuns(s, subject, seen).dependences(second);
   } else {
-    d.runs = {fmt::format("another run{}: {}", conditions(other), second.trouble())};
+    d.runs = {ended(other, second)};
   }
   s.progress.wipe();
   if (interrupted()) {  // a run that was ended is no answer
@@ -220,7 +260,7 @@ Result<Diagnosis> diagnosis_of_runs(ExplainSession& s, Subject& subject, const O
     d.cut_short = true;
     return d;
   }
-  fmt::print(s.out, "{}\n", d.runs.front());
+  fmt::print(s.out, "{}\n", printable(d.runs.front()));
   std::fflush(s.out);
   return with_cause_of_first(s, subject, seen, std::move(d));
 }

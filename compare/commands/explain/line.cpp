@@ -32,7 +32,7 @@ int look_closer(ExplainSession& s, Diagnosis& d, const Problem& problem, const S
 int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
                     const std::vector<PlaneData>& inputs) {
   const string& name = s.options.subject;
-  // Determinism first, because two runs that differ have no cause in the numbers.
+  // Determinism first, because of two runs that differ each may have another cause.
   s.progress.show("running " + name);
   IsolatedRun first = run_isolated(subject, problem, inputs, s.options.environment, s.options.timeout);
   if (first.status == IsolatedRun::Status::interrupted) return s.interrupted_before(false);

@@ -48,8 +48,9 @@ json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const Cause
     std::fclose(nowhere);
     return std::to_string(status);
   };
-  // A run of the subject may take its whole time, and shrinking has limits of its own.
-  const Result<string> status = in_child(work, 10 * options.budget + 4 * options.timeout);
+  // A run of the subject may take its whole time, and there are up to twelve where two differ; shrinking has
+  // limits of its own.
+  const Result<string> status = in_child(work, 10 * options.budget + 12 * options.timeout);
   if (!status || *status != "1") return {};
   const Result<json::Value> read = json::read(path);
   return read ? *read : json::Value();

@@ -108,26 +108,42 @@ void offer_order(LayoutSearch& search, const Order& order, Shape extent) {
                plane.padded, [&](int64_t o, int64_t k) { return Addresses(place(o, k), o * cols + k); });
 }
 
-// Tensor-core tiles, of which a row of tiles has one too few: its last tile and the first one of the next 128
-// lines have the same place. What is written later stays there: of a kernel that goes along lines the next
-// line's, of one that goes across lines the last tile's.
-void offer_floored_tiles(LayoutSearch& search) {
+// A count of the tiles along a line that is too low: the tiles behind the last one have the places of the
+// next 128 lines.
+struct TooFewTiles {
+  const char *name, *what;
+  int64_t (*tiles)(int64_t cols);  // of the scales along a line; negative where it is the right number
+};
+constexpr TooFewTiles kTooFew[] = {
+    {"floored", "tiles along a line are counted rounded down",
+     [](int64_t cols) { return cols % 4 == 0 ? -1 : std::max<int64_t>(1, cols / 4); }},
+    {"floored_to_0", "tiles along a line are counted rounded down, to none",
+     [](int64_t cols) { return cols < 4 ? int64_t{0} : -1; }},
+    {"one_less", "one tile too few along a line is counted",
+     [](int64_t cols) { return cols % 4 == 0 ? cols / 4 - 1 : -1; }},
+};
+
+// What is written later stays there: of a kernel that goes along lines the next line's, of one that goes
+// across lines the last tile's.
+void offer_too_few_tiles(LayoutSearch& search, const TooFewTiles& too_few) {
   const AddressedCodes& codes = search.codes();
   const int64_t rows = codes.outer(codes.plane.logical), cols = codes.along(codes.plane.logical);
-  const int64_t tiles = std::max<int64_t>(1, cols / 4);
-  const auto offer = [&](const char* name, const char* what, bool across) {
-    search.offer(name, what, codes.plane.logical, [&, across](int64_t o, int64_t k) {
-      const bool overwritten = across ? o >= 128 && k + 4 * tiles < cols : k / 4 >= tiles && o + 128 < rows;
-      const int64_t tile = o / 128 * tiles + k / 4;
-      const int64_t at = tile * 512 + o % 32 * 16 + o % 128 / 32 * 4 + k % 4;
-      return Addresses(overwritten ? -1 : at, codes.right_place(o, k));
-    });
+  const int64_t tiles = too_few.tiles(cols);
+  if (tiles < 0) return;
+  const auto offer = [&](const char* form, const char* what, bool across) {
+    search.offer(fmt::format("tiles_128x4_{}{}", too_few.name, form),
+                 fmt::format("tensor-core tiles: {}, and {}", too_few.what, what), codes.plane.logical,
+                 [&, across](int64_t o, int64_t k) {
+                   const bool by_last = across && tiles > 0;  // without tiles only other lines have its place
+                   const bool overwritten =
+                       by_last ? o >= 128 && k + 4 * tiles < cols : k / 4 >= tiles && o + 128 < rows;
+                   const int64_t tile = o / 128 * tiles + k / 4;
+                   const int64_t at = tile * 512 + o % 32 * 16 + o % 128 / 32 * 4 + k % 4;
+                   return Addresses(overwritten ? -1 : at, codes.right_place(o, k));
+                 });
   };
-  offer("tiles_128x4_floored",
-        "tensor-core tiles, counted rounded down along a line: later lines overwrite earlier ones", false);
-  offer("tiles_128x4_floored_across",
-        "tensor-core tiles, counted rounded down along a line: last tiles overwrite those of later lines",
-        true);
+  offer("", "later lines overwrite earlier ones", false);
+  if (tiles > 0) offer("_across", "last tiles overwrite those of later lines", true);
 }
 
 // Rows of another pitch.
@@ -149,8 +165,8 @@ void offer_known_orders(LayoutSearch& search) {
   const Plane& plane = search.codes().plane;
   for (const Order& order : orders())
     for (const Shape extent : {plane.padded, plane.logical}) offer_order(search, order, extent);
-  if (plane.layout == ScaleLayout::gemm) offer_floored_tiles(search);
-  else offer_pitches(search);
+  if (plane.layout != ScaleLayout::gemm) return offer_pitches(search);
+  for (const TooFewTiles& too_few : kTooFew) offer_too_few_tiles(search, too_few);
 }
 
 }  // namespace assay::patterns

@@ -86,8 +86,9 @@ string first_difference(const Diagnosis& d) {
 }
 
 string cause(const Diagnosis& d) {
-  const bool certain = d.confidence == Confidence::certain || d.confidence == Confidence::equivalent ||
-                       d.confidence == Confidence::random;  // then only what is exact is there
+  const bool certain =
+      d.confidence == Confidence::certain || d.confidence == Confidence::equivalent ||
+      (d.confidence == Confidence::random && !d.explanations.empty() && d.explanations.front().exact());
   if (d.explanations.empty() || !(certain || d.confidence == Confidence::partial)) return "";
   const Explanation& best = d.explanations.front();
   string text = ids_text(best);

@@ -127,7 +127,7 @@ string pattern_rows(const Diagnosis& d) {
   }
   for (size_t i = 0; i < std::min<size_t>(d.fingerprints.size(), 4); ++i)
     out += row(i ? "" : "pattern", d.fingerprints[i]);
-  if (d.where.empty() && !d.of_padding()) out += row("where", "no coordinate tells");
+  if (d.where.empty() && !d.planes.empty() && !d.of_padding()) out += row("where", "no coordinate tells");
   for (size_t i = 0; i < std::min<size_t>(d.where.size(), 3); ++i) {
     const Coordinate& c = d.where[i];
     out += row(i ? "" : "where", fmt::format("{}: {} of the differences in {} of the elements", c.what,

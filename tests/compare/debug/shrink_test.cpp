@@ -130,6 +130,32 @@ TEST(Shrink, DataStayDrawnWhereALiteralChangesOtherInputs) {
   }
 }
 
+// A limit may end the search while a crop of a literal still has its data beside the line.
+TEST(Shrink, ALineThatBeginsAsALiteralStaysValid) {
+  const auto fault = [](const Problem&, std::span<const ConstBuffer> inputs,
+                        std::span<const Buffer> outputs) {
+    const ConstBuffer *x = find(inputs, "x"), *m = find(inputs, "m");
+    for (size_t i = 0; i < x->bytes.size(); i += 2) {
+      const auto at = [i](const ConstBuffer* b) {
+        return std::to_integer<int>(b->bytes[i]) | std::to_integer<int>(b->bytes[i + 1]) << 8;
+      };
+      if (at(x) == 0x3F81 || (at(x) != 0 && at(m) == 0)) find(outputs, "next.m")->bytes[i] ^= std::byte{1};
+    }
+  };
+  const Subjects subjects = with_fault(fault);
+  for (const size_t most : {6, 10, 15, 1000}) {
+    ShrinkOptions options;
+    options.problem = line("adam bf16 16x16 bf16 moments=bf16 fill=literal:3f81@7.9");
+    options.subject = "faulty";
+    options.timeout = 10;
+    options.max_runs = most;
+    const auto s = shrink(options, subjects);
+    ASSERT_TRUE(s) << most << ": " << s.error().text();
+    EXPECT_TRUE(make_inputs(s->bad, subjects.reference())) << to_line(s->bad);
+    EXPECT_EQ(outcome(s->bad, subjects), Outcome::failed) << to_line(s->bad);
+  }
+}
+
 TEST(Shrink, OfALargeTensorTheFirstDifferenceComesFirst) {
   // One wrong element needs its window alone, and what no crop keeps, the halves of all rows swapped, one
   // element that is not zero.

@@ -286,6 +286,39 @@ TEST(AttentionBound, WhatAnExponentialFlushesMayBeKept) {
   }
 }
 
+// The logit is -87.26, and E rounds it to -87.5, whose exponential is 0: that of -87.26 is not.
+TEST(AttentionBound, WhatOnlyERoundsToAFlushedLogitMayBeKept) {
+  const auto code = [](double v) { return element_code(Encoding::bf16, v); };
+  Line line("attention identity 1x8 bf16 kv=2 softmax_scale=1 exp=ex2 seed=3");
+  for (const char* name : {"q", "k", "v"}) line.fill(name, 0);
+  line.set("q", 0, code(1)), line.set("q", 1, code(1));
+  line.set("k", 8, code(-87)), line.set("k", 9, code(-0.259766));
+  line.set("v", 8, code(1));
+  ASSERT_EQ(line.at("o", 0), 0);
+  EXPECT_TRUE(line.inside("o", 0, code(std::exp(-87.26)), true));
+  EXPECT_FALSE(line.inside("o", 0, code(16 * std::exp(-87.26)), true));
+  EXPECT_FALSE(line.inside("o", 1, code(-std::exp(-80)), true));
+}
+
+// A kernel that keeps subnormal exponentials has multiples of 2^-149; an infinity of V is claimed where no
+// such number is near.
+TEST(AttentionBound, SubnormalExponentialsMayBeKept) {
+  const auto code = [](double v) { return element_code(Encoding::bf16, v); };
+  const auto line = [&](double logit, double v) {
+    Line out("attention identity 1x8 bf16 kv=2 bias=post_scale dropout=0.5 exp=ex2 seed=3");
+    out.fill("q", 0), out.fill("v", v);
+    out.set("bias", 0, code(0)), out.set("bias", 1, code(logit));
+    out.set("keep", 0, 0), out.set("keep", 1, 1);
+    return out;
+  };
+  EXPECT_TRUE(line(-103.5, 0x1p30).inside("o", 0, code(0x1p-118)));
+  EXPECT_TRUE(line(-101, 0x1p30).inside("o", 0, code(2 * 10 * 0x1p-119)));
+  EXPECT_FALSE(line(-300, 0x1p30).inside("o", 0, code(0x1p-118)));
+  Line far = line(-300, 1);
+  far.set("v", 8, 0x7F80);  // an infinity: 0 times it is a NaN
+  EXPECT_FALSE(far.inside("o", 0, code(5)));
+}
+
 // The bound of O, from that of each probability behind its cast.
 double bound_of_result(const Line& line, int64_t row, int64_t e, int64_t kv, int64_t depth,
                        const std::function<double(double)>& cast_s,

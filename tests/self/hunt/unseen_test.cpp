@@ -100,19 +100,26 @@ TEST(Unseen, TheHuntExplainsALineThatTellsCausesApart) {
   EXPECT_FALSE(std::filesystem::exists(options.folder + ".other"));
 }
 
-// swizzle_floor of the first set: two blocks write one place, which only another order of blocks shows.
+// swizzle_floor of the first set: two blocks write one place, which only another order of blocks shows. It
+// counts tiles as cols // 128, as flashinfer did: of 3, 5 and 8 scales along a line 0, 1 and 1.
 TEST(Planted, ARaceIsToldWithTheCauseOfTheFirstRun) {
   const Subjects subjects = with({"swizzle_floor", "", "", true});
-  ExplainOptions options;
-  options.what = "quantize mxfp8 300x160 bf16 dir=row scales=gemm";
-  options.subject = std::string(subjects.owned.back()->name());
-  options.budget = 30;
-  const Ended r =
-      of_files([&](std::FILE* out, std::FILE* err) { return run_explain(options, subjects, out, err); });
-  EXPECT_EQ(r.status, 1) << r.err;
-  for (const char* said : {"\nRANDOM ", "writes a byte that block", "and blocks of one grid are not ordered",
-                           "planted_kernels.py:48", "[layout.scale_gemm:tiles_128x4_floored"})
-    EXPECT_NE(r.out.find(said), std::string::npos) << said << '\n' << r.out;
+  for (const auto& [shape, cause] :
+       {std::pair("256x96", "floored_to_0,"), std::pair("300x160", "floored_across,"),
+        std::pair("300x240", "one_less_across,")}) {
+    ExplainOptions options;
+    options.what = "quantize mxfp8 " + std::string(shape) + " bf16 dir=row scales=gemm";
+    options.subject = std::string(subjects.owned.back()->name());
+    options.budget = 30;
+    const Ended r =
+        of_files([&](std::FILE* out, std::FILE* err) { return run_explain(options, subjects, out, err); });
+    EXPECT_EQ(r.status, 1) << r.err;
+    const std::string named = std::string("[layout.scale_gemm:tiles_128x4_") + cause;
+    for (const std::string& said :
+         {std::string("\nRANDOM "), std::string("writes a byte that block"),
+          std::string("and blocks of one grid are not ordered"), std::string("planted_kernels.py:48"), named})
+      EXPECT_NE(r.out.find(said), std::string::npos) << said << '\n' << r.out;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, UnseenSlip, testing::ValuesIn(kSlips), [](const auto& info) {

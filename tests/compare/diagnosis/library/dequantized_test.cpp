@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/report/text.h"
 #include "compare/diagnosis/search/diagnose.h"
 #include "tests/compare/diagnosis/planes.h"
@@ -144,6 +146,16 @@ TEST(Dequantized, WithoutACauseTheBytesAreTheReferences) {
     const bool nvfp4 = std::string(row.line).find("nvfp4") != std::string::npos;
     EXPECT_EQ(dequantized(c, nvfp4 ? kOfNvfp4 : Ways{}), c.want.front().bytes) << row.line;
   }
+}
+
+TEST(Dequantized, NoCauseIsLeftOut) {
+  std::set<std::string> known, tried;
+  for (const Row& row : rows()) {
+    tried.insert(std::string("dequantize.") + row.id);
+    for (const Hypothesis& h : line_hypotheses(planes::Case(row.line).problem))
+      if (h.id.starts_with("dequantize.")) known.insert(h.id);
+  }
+  EXPECT_EQ(known, tried);
 }
 
 TEST(Dequantized, EveryCauseIsNamed) {
