@@ -30,7 +30,9 @@ void annotate_diagnosis(const Diagnosis& d, std::FILE* out) {
   const Explanation* best =
       d.explanations.empty() || d.confidence == Confidence::unexplained ? nullptr : &d.explanations.front();
   const string explained =
-      best ? fmt::format("explains {} of what differs", percent(best->repaired, best->differ)) : "";
+      !d.runs.empty() ? d.runs.front()
+      : best          ? fmt::format("explains {} of what differs", percent(best->repaired, best->differ))
+                      : "";
   a.message =
       fmt::format("{}\nmade by {}; {}{}{}", d.line, d.subject, name_of(d.confidence),
                   explained.empty() ? "" : ", " + explained, d.command.empty() ? "" : "\n" + d.command);
@@ -38,9 +40,10 @@ void annotate_diagnosis(const Diagnosis& d, std::FILE* out) {
   fmt::print(out, "{}", workflow_command(a));
   std::fflush(out);
 
-  string summary = fmt::format("### assay explain: {}\n\n{}\n\nmade by {}\n\n- {}{}\n",
-                               markdown_text(a.title), markdown_code(d.line), markdown_text(d.subject),
-                               name_of(d.confidence), explained.empty() ? "" : ", " + explained);
+  string summary =
+      fmt::format("### assay explain: {}\n\n{}\n\nmade by {}\n\n- {}{}\n", markdown_text(a.title),
+                  markdown_code(d.line), markdown_text(d.subject), name_of(d.confidence),
+                  explained.empty() ? "" : ", " + markdown_text(explained));
   if (!d.where.empty())
     summary += fmt::format("- where: {}, {} of what differs\n", markdown_text(d.where[0].what),
                            percent(d.where[0].differ, d.where[0].differ_of));
