@@ -142,8 +142,8 @@ void Core::put(Values& to, int64_t at, double y, double off, double kept) const 
 // so 0; x may be off by half of `twice` on both sides. A kernel may keep multiples of 2^-149.
 double flushed_off(double x, double twice) {
   constexpr double kLeast = 0x1p-149;
-  const double most = std::exp(x + twice);
-  return std::exp(x - twice) < kFlushed && !(most < kLeast / 4) ? most + kLeast : 0;
+  const double least = std::exp(x - twice) * (1 - kOfExponential), most = std::exp(x + twice);
+  return least < kFlushed && !(most < kLeast / 4) ? most + kLeast * std::exp(twice) : 0;
 }
 
 // N20.6, N20.7 of one row; N20.21: with logits off by t at most, S_j is off by a share of itself and of what

@@ -62,6 +62,7 @@ void make_plain(Trials& trials, State& state) {
     simplify(trials, state);
     if (trials.express_failing(state)) continue;
     state = window;  // too many elements are left for a literal, or the line fails no longer
+    if (state.loaded && trials.express_failing(state)) continue;
     if (fill_of(state).kind == FillKind::pack) state.loaded = false, state.x.clear();
     // A crop of a literal has its data beside the line: without them the last line that was kept is the
     // answer.
@@ -138,7 +139,8 @@ Result<Shrunk> shrink(const ShrinkOptions& options, const Subjects& subjects,
   state.loaded = false, state.x.clear();
   Trial last = trials.run(state);  // the line itself
   // A tensor of a pack that has another shape than the line's has no windows.
-  if (state.problem.x.fill.kind == FillKind::pack && !last.breach) last = trials.run(state = line);
+  if (state.problem.x.fill.kind == FillKind::pack && (!last.breach || !same_failure(*last.breach, *original)))
+    last = trials.run(state = line);
   if (interrupted()) {  // no line is run any more: the last that was seen to fail is the answer
     std::tie(out.bad, out.breach) = trials.failing_line();
     out.runs = trials.runs();

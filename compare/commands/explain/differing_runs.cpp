@@ -1,5 +1,6 @@
 #include "compare/commands/explain/differing_runs.h"
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -126,20 +127,27 @@ struct Change {
   const char *what, *means;
   bool (*heeded)(std::string_view name);
 };
-bool of_our_threads(std::string_view name) {
-  for (const char* elsewhere : {"plugin:", "python:", "gpu", "cublaslt", "simd", "lanes", "headers", "mpfr"})
-    if (name.starts_with(elsewhere)) return false;
-  return true;
+bool begins_with(std::string_view name, std::initializer_list<const char*> words) {
+  for (const char* word : words)
+    if (name.starts_with(word)) return true;
+  return false;
 }
 constexpr Change kChanges[] = {
     {[](Environment& to, const Environment& other) { to.order = other.order; },
      "the order in which blocks and threads run",
-     "two of them write one place, or one reads what another has yet to write", of_our_threads},
+     "two of them write one place, or one reads what another has yet to write",
+     [](std::string_view name) {
+       return !begins_with(name,
+                           {"plugin:", "python:", "gpu", "cublaslt", "simd", "lanes", "headers", "mpfr"});
+     }},
     {[](Environment& to, const Environment& other) { to.poison = other.poison; },
      "what stood in its memory before", "something is read that it did not write",
      [](std::string_view name) { return !name.starts_with("python:"); }},
     {[](Environment& to, const Environment& other) { to.threads = other.threads; }, "the number of threads",
-     "threads race, or share the work otherwise", of_our_threads},
+     "threads race, or share the work otherwise",
+     [](std::string_view name) {
+       return !begins_with(name, {"plugin:", "python:", "gpu", "cublaslt", "ptx"});
+     }},
 };
 constexpr std::string_view kRaces =
     "threads race, sums are made in the order of their arrival, or memory is read that nothing has written";
@@ -166,11 +174,14 @@ class MoreRuns {
     for (int i = 0; i < 3 && !over(); ++i)
       if (auto differs = unlike(own, seen_.got)) return {*differs};
     std::vector<string> out;
+    int heeded = 0;
     for (const Change& change : kChanges) {
       if (!change.heeded(seen_.subject)) continue;
+      ++heeded;
       if (over()) return untried(std::move(out));
       Environment e = own;
       change.make(e, other);
+      if (e == own) continue;
       const IsolatedRun one = run(e);
       if (made(one, seen_.problem, seen_.got)) continue;
       if (!one.sound()) out.push_back(ended(e, one));
@@ -179,9 +190,8 @@ class MoreRuns {
         out.push_back(fmt::format("the bytes depend on {}{}: {}", change.what, conditions(e), change.means));
     }
     if (!out.empty()) return out;
-    if (!of_our_threads(seen_.subject))
-      return {"nothing that --env sets decides which bytes come: " + string(kRaces)};
     if (over()) return untried(std::move(out));
+    if (heeded < 2) return {"two runs differed, and later ones did not: " + string(kRaces)};
     if (auto differs = unlike(other, second.execution.planes)) return {*differs};
     return {fmt::format("the bytes depend on several things together{}; runs under the same conditions agree",
                         conditions(other))};
@@ -229,7 +239,9 @@ Diagnosis with_cause_of_first(ExplainSession& s, Subject& subject, const Observa
     return d;
   }
   if (first->confidence != Confidence::certain && first->confidence != Confidence::equivalent) {
-    d.runs.emplace_back("the first run's bytes are wrong, and no cause makes all of them");
+    const bool searched = s.options.cause && !first->cut_short;
+    d.runs.emplace_back(searched ? "the first run's bytes are wrong, and no cause makes all of them"
+                                 : "the first run's bytes are wrong");
     return d;
   }
   if (const string differ = between_runs(d); !differ.empty())

@@ -116,7 +116,7 @@ struct TooFewTiles {
 };
 constexpr TooFewTiles kTooFew[] = {
     {"floored", "tiles along a line are counted rounded down",
-     [](int64_t cols) { return cols % 4 == 0 ? -1 : std::max<int64_t>(1, cols / 4); }},
+     [](int64_t cols) { return cols % 4 == 0 || cols < 4 ? -1 : cols / 4; }},
     {"floored_to_0", "tiles along a line are counted rounded down, to none",
      [](int64_t cols) { return cols < 4 ? int64_t{0} : -1; }},
     {"one_less", "one tile too few along a line is counted",
@@ -134,15 +134,15 @@ void offer_too_few_tiles(LayoutSearch& search, const TooFewTiles& too_few) {
     search.offer(fmt::format("tiles_128x4_{}{}", too_few.name, form),
                  fmt::format("tensor-core tiles: {}, and {}", too_few.what, what), codes.plane.logical,
                  [&, across](int64_t o, int64_t k) {
-                   const bool by_last = across && tiles > 0;  // without tiles only other lines have its place
                    const bool overwritten =
-                       by_last ? o >= 128 && k + 4 * tiles < cols : k / 4 >= tiles && o + 128 < rows;
+                       across ? o >= 128 && k + 4 * tiles < cols : k / 4 >= tiles && o + 128 < rows;
                    const int64_t tile = o / 128 * tiles + k / 4;
                    const int64_t at = tile * 512 + o % 32 * 16 + o % 128 / 32 * 4 + k % 4;
                    return Addresses(overwritten ? -1 : at, codes.right_place(o, k));
                  });
   };
   offer("", "later lines overwrite earlier ones", false);
+  // Without tiles only other lines have the same place.
   if (tiles > 0) offer("_across", "last tiles overwrite those of later lines", true);
 }
 

@@ -44,6 +44,7 @@ void annotate_diagnosis(const Diagnosis& d, std::FILE* out) {
       fmt::format("### assay explain: {}\n\n{}\n\nmade by {}\n\n- {}{}\n", markdown_text(a.title),
                   markdown_code(d.line), markdown_text(d.subject), name_of(d.confidence),
                   explained.empty() ? "" : ", " + markdown_text(explained));
+  for (size_t i = 1; i < d.runs.size(); ++i) summary += fmt::format("- {}\n", markdown_text(d.runs[i]));
   if (!d.where.empty())
     summary += fmt::format("- where: {}, {} of what differs\n", markdown_text(d.where[0].what),
                            percent(d.where[0].differ, d.where[0].differ_of));
