@@ -106,7 +106,8 @@ void check_adam(LawRecord& laws) {
       hold(next_v, r, c, e.v, e.dv + store_slack(moments, e.v));
       const auto after = bounds.parameter(old, value(next_m, r, c), value(next_v, r, c),
                                           moments == Encoding::f32 ? 0 : 0x1p-6);  // from bf16 (N19.8)
-      if (after.spoken && std::fabs(after.p) < 65504)
+      // Where the bound reaches beyond the largest value, an infinity may be right.
+      if (after.spoken && std::fabs(after.p) + after.dp < value_of(parameter, info(parameter).max_finite))
         hold(next_p, r, c, after.p, after.dp + store_slack(parameter, after.p));
     }
 }
