@@ -236,8 +236,8 @@ double Core::dropped(double v, int64_t at) const {
 }
 
 // Whether no order and no width of a sum rounds O there: probabilities known, and all terms multiples of one
-// power of two that is at most 2^10 below their sum. What exponentials below 2^-126 may add, make_result()
-// looks at.
+// power of two that is at most 2^10 below their sum. make_result() looks at what exponentials below 2^-126
+// may add.
 bool Core::exact_row(int64_t row, const Place& at, int64_t e) const {
   double least = std::numeric_limits<double>::infinity(), total = 0;
   for (int64_t j = 0; j < n_.kv; ++j) {

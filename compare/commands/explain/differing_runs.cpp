@@ -167,8 +167,8 @@ class MoreRuns {
   MoreRuns(ExplainSession& s, Subject& subject, const Observation& seen)
       : s_(s), subject_(subject), seen_(seen) {}
 
-  // On what the bytes depend, in sentences; changes one thing after the other. Of no use where the user ended
-  // a run.
+  // On what the bytes depend, in sentences; changes one thing after the other. They say nothing
+  // where the user ended a run.
   std::vector<string> dependences(const IsolatedRun& second) {
     const Environment own = s_.options.environment, other = changed(own);
     for (int i = 0; i < 3 && !over(); ++i)

@@ -1,6 +1,7 @@
 // Layouts that are met in other libraries, and slips of them, as data.
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -130,15 +131,15 @@ void offer_too_few_tiles(LayoutSearch& search, const TooFewTiles& too_few) {
   const int64_t rows = codes.outer(codes.plane.logical), cols = codes.along(codes.plane.logical);
   const int64_t tiles = too_few.tiles(cols);
   if (tiles < 0) return;
+  const Order& order = *std::ranges::find(orders(), std::string_view("tiles_128x4"), &Order::name);
   const auto offer = [&](const char* form, const char* what, bool across) {
     search.offer(fmt::format("tiles_128x4_{}{}", too_few.name, form),
                  fmt::format("tensor-core tiles: {}, and {}", too_few.what, what), codes.plane.logical,
                  [&, across](int64_t o, int64_t k) {
                    const bool overwritten =
                        across ? o >= 128 && k + 4 * tiles < cols : k / 4 >= tiles && o + 128 < rows;
-                   const int64_t tile = o / 128 * tiles + k / 4;
-                   const int64_t at = tile * 512 + o % 32 * 16 + o % 128 / 32 * 4 + k % 4;
-                   return Addresses(overwritten ? -1 : at, codes.right_place(o, k));
+                   const int64_t at = overwritten ? -1 : order.at(o, k, rows, 4 * tiles);
+                   return Addresses(at, codes.right_place(o, k));
                  });
   };
   offer("", "later lines overwrite earlier ones", false);

@@ -86,11 +86,9 @@ string first_difference(const Diagnosis& d) {
 }
 
 string cause(const Diagnosis& d) {
-  const bool certain =
-      d.confidence == Confidence::certain || d.confidence == Confidence::equivalent ||
-      (d.confidence == Confidence::random && !d.explanations.empty() && d.explanations.front().exact());
-  if (d.explanations.empty() || !(certain || d.confidence == Confidence::partial)) return "";
+  if (d.explanations.empty()) return "";
   const Explanation& best = d.explanations.front();
+  if (!best.exact() && d.confidence != Confidence::partial) return "";
   string text = ids_text(best);
   const size_t equivalents = exact_ones(d).size();
   if (d.confidence == Confidence::equivalent && equivalents > 1) {
