@@ -1,5 +1,7 @@
 #include "contract/line/key_kinds.h"
 
+#include <bit>
+
 #include "contract/dispatch.h"
 
 namespace assay::line {
@@ -33,6 +35,14 @@ MaybeError read_f32(std::string_view text, F32Bits& bits) {
   if (!read) return read.error();
   bits = *read;
   return {};
+}
+
+std::string bound_text(uint64_t bound) {
+  constexpr uint64_t kLeastPower = 1 << 16;  // below it a number is easier to read than a power of two
+  const std::string power = concat({"2^", std::to_string(std::bit_width(bound - 1))});
+  if (bound >= kLeastPower && std::has_single_bit(bound)) return power;
+  if (bound >= kLeastPower && (bound & (bound + 1)) == 0) return concat({power, "-1"});
+  return std::to_string(bound);
 }
 
 }  // namespace assay::line

@@ -140,11 +140,15 @@ MaybeError set_integer(Problem& p, Direction d, std::string_view text) {
   member<Member>(p, d) = *value;
   return {};
 }
+// A bound as help prints it: 16, 2^31, 2^64-1.
+std::string bound_text(uint64_t bound);
+template <auto Low, auto High> std::string integer_values() {
+  return concat({std::to_string(Low), "..", bound_text(High)});
+}
 template <auto Member, Type<Member> Low, Type<Member> High>
-constexpr Key integer(std::string_view name, unsigned ops, std::string_view values, std::string_view summary,
-                      TextOr<Get> fallback) {
-  return row<Member>(name, ops, values, summary, {get_integer<Member>, set_integer<Member, Low, High>},
-                     fallback);
+constexpr Key integer(std::string_view name, unsigned ops, std::string_view summary, TextOr<Get> fallback) {
+  return row<Member>(name, ops, integer_values<Low, High>, summary,
+                     {get_integer<Member>, set_integer<Member, Low, High>}, fallback);
 }
 
 }  // namespace assay::line

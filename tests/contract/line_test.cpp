@@ -489,6 +489,19 @@ TEST(Line, AKeyNamesItsOps) {
   for (const KeyInfo& key : line_keys()) EXPECT_FALSE(key.ops.empty()) << key.name;
 }
 
+TEST(Line, HelpGivesTheBoundsOfAnInteger) {
+  const auto values = [](std::string_view name) {
+    for (const KeyInfo& key : line_keys())
+      if (key.name == name) return key.values;
+    return std::string_view{};
+  };
+  EXPECT_EQ(values("rounds"), "1..16");
+  EXPECT_EQ(values("margin"), "-126..126");
+  EXPECT_EQ(values("capacity"), "0..2^31");
+  EXPECT_EQ(values("step"), "1..2^31-1");
+  EXPECT_EQ(values("seed"), "0..2^64-1");
+}
+
 TEST(Line, EveryNameOfAFlavourIsRead) {
   size_t read = 0;
   for (const FlavourName& name : flavour_names())
