@@ -91,7 +91,7 @@ string cause(const Diagnosis& d) {
   if (!best.exact() && d.confidence != Confidence::partial) return "";
   string text = ids_text(best);
   const size_t equivalents = exact_ones(d).size();
-  if (d.confidence == Confidence::equivalent && equivalents > 1) {
+  if (equivalents > 1) {
     const string others =
         equivalents == 2 ? "one other" : grouped(static_cast<int64_t>(equivalents) - 1) + " others";
     text += fmt::format("<br>or {} that this input cannot tell from it", others);

@@ -117,6 +117,16 @@ TEST(ReportPage, TellsExactCausesFromRunnersUp) {
   expect_in(last, "None of them explains any of the differences.");
 }
 
+// Of two runs that differ, the first one's bytes may have causes that this input cannot tell apart.
+TEST(ReportPage, OfTwoRunsThatDifferNamesTheEquivalentsToo) {
+  Diagnosis two = samples::equivalent();
+  two.confidence = Confidence::random;
+  two.runs = {"two runs under the same conditions differ"};
+  const string page = diagnosis_page(two);
+  expect_in(page, ">not repeatable</span>");
+  expect_in(page, "or one other that this input cannot tell from it");
+}
+
 TEST(ReportPage, WithoutDifferencesAccusesNobody) {
   const string page = diagnosis_page(samples::equal());
   expect_in(page, "<h1>Nothing differs</h1>");
