@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "compare/process/file_lock.h"
 #include "fixtures/sha256.h"
 
 namespace assay {
@@ -76,17 +77,6 @@ class Mapping {
   std::string trouble_;
 };
 
-// The process that has the file open for its results; 0 where none has, or where the file system cannot
-// tell. A lock of this kind is not inherited: workers of a run that was killed do not hold it.
-pid_t lock(int file) {
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  if (::fcntl(file, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN)) return 0;
-  ::fcntl(file, F_GETLK, &whole);
-  return whole.l_type == F_UNLCK ? -1 : whole.l_pid;
-}
-
 }  // namespace
 
 Result<JournalText> read_journal(std::span<const std::byte> bytes, const std::string& digest) {
@@ -117,9 +107,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& folder, const 
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0) return cannot(std::strerror(errno));
   std::unique_ptr<Journal> out(new Journal(path, file));
-  if (const pid_t other = lock(file))
-    return cannot(other > 0 ? fmt::format("another run has it open, process {}", other)
-                            : "another run has it open");
+  if (const std::string other = locked_by_another(file); !other.empty()) return cannot(other);
   if (const auto error = out->take_over(digest)) return cannot(error->message, "give another folder");
   if (out->trouble_) return *out->trouble_;
   return out;
