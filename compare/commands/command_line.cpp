@@ -129,7 +129,13 @@ CommandOption Command::option(const std::string& names, int64_t& target, const s
 }
 
 CommandOption Command::option(const std::string& names, size_t& target, const std::string& help) {
-  return CommandOption(app_->add_option(names, target, help));
+  CLI::Option* option = app_->add_option(names, target, help);
+  // CLI11 takes -1 for the largest number, and larger numbers as well.
+  option->check([](const std::string& text) {
+    return parse_integer<size_t>(text) ? std::string()
+                                       : "expected an integer from 0 to 2^64-1, found " + text;
+  });
+  return CommandOption(option);
 }
 
 void Command::flag(const std::string& names, bool& target, const std::string& help) {

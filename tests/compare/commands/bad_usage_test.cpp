@@ -55,6 +55,17 @@ TEST(BadUsage, AnUnknownCommandNamesTheNearest) {
   expect_refused({"zzzzzzzz", "--help"}, "no command 'zzzzzzzz'; `assay --help` lists the commands");
 }
 
+TEST(BadUsage, ANumberThatCannotBeHeldIsRefused) {
+  for (const char* seed : {"-1", "18446744073709551616", "abc", "1.5"}) {
+    const Said said = assay_called({"hunt", "--seed", seed});
+    EXPECT_EQ(said.status, kBadUsage);
+    EXPECT_NE(said.err.find(std::string("expected an integer from 0 to 2^64-1, found ") + seed),
+              std::string::npos)
+        << said.err;
+  }
+  EXPECT_EQ(assay_called({"hunt", "--batches", "-1"}).status, kBadUsage);
+}
+
 TEST(BadUsage, AnUnknownOptionNamesTheNearestOfItsCommand) {
   expect_refused(
       {"run", "smoke", "--subjekt", "host"},
