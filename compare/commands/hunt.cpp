@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,6 +37,7 @@ namespace {
 using hunting::Fate;
 using hunting::Finding;
 using hunting::Folder;
+using hunting::Judged;
 using hunting::Lines;
 using Clock = std::chrono::steady_clock;
 
@@ -84,45 +84,48 @@ class Hunt {
     settings_.subjects = {options.subject};
     for (const Problem& p : folder.kept()) lines_.know(p);
     for (const Finding& f : folder.findings()) causes_.insert(f.cause);
-    judged_before_ = folder.lines();
+    record(to_json(folder.head()));
   }
 
-  // The lines of found.cases once more.
+  // The lines of found.cases once more. A cause of which every line passes now is mended, and found again if
+  // it comes back. A cause that an earlier run had no time for is looked for.
   void repeat(const std::vector<Problem>& found) {
     if (found.empty()) return;
+    std::set<std::string> passing;
+    std::vector<Red> unlooked;
     judge(found, [&](const Problem& p, const Verdict& v) {
-      const bool red = is_red(v.outcome);
+      const bool red = is_red(v.outcome), passed = v.outcome == Outcome::passed;
       failing_ += red;
-      say(fmt::format("{}  {}",
-                      red                            ? "still fails"
-                      : v.outcome == Outcome::passed ? "passes now "
-                                                     : "did not run",
-                      to_line(p)));
+      if (passed) passing.insert(to_line(p));
+      if (red && has_unlooked(to_line(p))) unlooked.push_back(red_of(p, v));
+      say(fmt::format("{}  {}", red ? "still fails" : passed ? "passes now " : "did not run", to_line(p)));
     });
+    for (const Finding& f : folder_.findings())
+      if (passing.contains(f.line)) causes_.erase(f.cause);
+    for (const Finding& f : folder_.findings())
+      if (!passing.contains(f.line)) causes_.insert(f.cause);
+    look_into(unlooked);
   }
 
   void begin(const std::vector<Problem>& known) {
-    if (folder_.batches() > 0) return;
+    if (folder_.begun()) return;
+    settings_.over = [this] { return over(); };
     batch(lines_.first());
     const std::vector<Problem> own = lines_.with_words(subjects_.find(options_.subject)->own_words());
-    if (!own.empty()) batch(own);
-    if (!known.empty()) batch(known);
+    if (!own.empty() && !over()) batch(own);
+    if (!known.empty() && !over()) batch(known);
+    ended("first", 0);
   }
 
   // Batches until the time is up.
   void go() {
-    uint64_t n = folder_.batches();
-    if (!options_.edges.empty() && n == 0) round(n);
+    settings_.over = [this] { return over(); };
+    uint64_t n = folder_.before().batch;
+    if (!options_.edges.empty() && n == 0 && !over()) round(n);
     for (int64_t done = 0;
          lines_.groups() > 0 && !over() && (options_.batches == 0 || done < options_.batches); ++done, ++n) {
       batch(lines_.batch(n, kBatch));
-      if (trouble_ || interrupted()) return;
-      trouble_ = folder_.ended(n, batch_ran_, seconds(), lines_.pairs());
-      record(json::object({{"record", "batch"},
-                           {"batch", static_cast<int64_t>(n)},
-                           {"lines", batch_ran_},
-                           {"seconds", seconds()},
-                           {"pairs", lines_.pairs()}}));
+      ended("batch", n);
       if (!options_.edges.empty() && (n + 1) % kBatchesPerRound == 0 && !over()) round(n + 1);
     }
   }
@@ -134,27 +137,39 @@ class Hunt {
       return 2;
     }
     fmt::print(out_, "{}\n", state_text());
-    if (ran_ + judged_before_ == 0 && interrupted())
+    const size_t judged = total(&Judged::lines);
+    if (judged == 0 && interrupted())
       return fmt::print(err, "assay: interrupted before the first line was judged\n"), kInterrupted;
-    if (ran_ + judged_before_ == 0)
+    if (judged == 0)
       return fmt::print(err, "assay: nothing was judged: {} runs no line that was drawn\n", options_.subject),
              3;
     if (!folder_.findings().empty())
       fmt::print(out_, "assay run {}/found.cases repeats what was found\n", options_.folder);
-    const bool red = failing_ + new_findings_ > 0;
+    const bool red = failing_ + new_findings_ + run_.failures + now_.failures > 0;
     return red ? 1 : interrupted() ? kInterrupted : 0;
   }
 
  private:
   double seconds_of_run() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  double seconds() const { return folder_.seconds() + seconds_of_run(); }
+  double seconds() const { return folder_.before().seconds + seconds_of_run(); }
   bool over() const { return trouble_ || interrupted() || seconds_of_run() >= 60 * options_.minutes; }
+  // Over all runs of this hunt.
+  size_t total(size_t Judged::*count) const { return folder_.before().*count + run_.*count + now_.*count; }
 
   std::string state_text() const {
     return fmt::format(
         "hunted {:.1f} min: {} lines judged, {} not supported, {} pairs of choices, {} failures of {} causes",
-        seconds() / 60, ran_ + judged_before_, unsupported_, lines_.pairs(), failures_,
-        folder_.findings().size());
+        seconds() / 60, total(&Judged::lines), total(&Judged::unsupported), lines_.pairs(),
+        total(&Judged::failures), folder_.findings().size());
+  }
+
+  // Writes down what was judged since the last time.
+  void ended(const std::string& kind, uint64_t n) {
+    now_.kind = kind, now_.batch = n, now_.seconds = seconds(), now_.pairs = lines_.pairs();
+    if (!trouble_ && !interrupted()) trouble_ = folder_.ended(now_);
+    record(to_json(now_));
+    run_.lines += now_.lines, run_.failures += now_.failures, run_.unsupported += now_.unsupported;
+    now_ = {};
   }
 
   void say(const std::string& line) {
@@ -185,21 +200,28 @@ class Hunt {
     });
   }
 
+  static Red red_of(const Problem& p, const Verdict& v) {
+    return {p, v.breaches.empty() ? Breach{} : v.breaches.front()};
+  }
+  bool has_unlooked(const std::string& line) const {
+    return std::any_of(folder_.findings().begin(), folder_.findings().end(),
+                       [&](const Finding& f) { return !f.looked && f.line == line; });
+  }
+
   void batch(const std::vector<Problem>& problems) {
-    batch_ran_ = 0;
     std::vector<Red> red;
     judge(problems, [&](const Problem& p, const Verdict& v) {
       if (v.outcome == Outcome::unsupported || v.outcome == Outcome::skipped) {
-        ++unsupported_;
+        ++now_.unsupported;
         lines_.told(p, Fate::unsupported);
         return;
       }
-      ++ran_, ++batch_ran_;
+      ++now_.lines;
       const bool failed = is_red(v.outcome);
       if (lines_.told(p, failed || v.inside > 0 ? Fate::near_trouble : Fate::quiet)) keep(p);
       if (!failed) return;
-      ++failures_;
-      red.push_back({p, v.breaches.empty() ? Breach{} : v.breaches.front()});
+      ++now_.failures;
+      red.push_back(red_of(p, v));
     });
     look_into(red);
   }
@@ -219,15 +241,12 @@ class Hunt {
     }
     if (interrupted()) return;  // the next run judges them
     if (found->ended && !trouble_) {
-      const size_t failures = failures_;
+      const size_t failures = now_.failures;
       batch({*found->ended});
-      if (failures_ == failures) add(hunting::finding_of_end(*found->ended, found->words));
+      if (now_.failures == failures) add(hunting::finding_of_end(*found->ended, found->words));
     }
     if (!trouble_) trouble_ = edges_.taken();
-    record(json::object({{"record", "edges"},
-                         {"batch", static_cast<int64_t>(n)},
-                         {"lines", found->lines.size()},
-                         {"seconds", seconds()}}));
+    ended("edges", n);
   }
 
   void keep(const Problem& p) {
@@ -252,6 +271,20 @@ class Hunt {
       return a.line.x.shape.count() < b.line.x.shape.count();
     });
     look(red, kSmallOnes, true);
+    if (!trouble_ && over()) leave(red);
+  }
+
+  // When the time is over: what fails is not lost. Of each kind of which no line was looked into, the first
+  // stands for the others, and the next run looks for its cause.
+  void leave(const std::vector<Red>& red) {
+    for (const Red& r : red) {
+      Kind& kind = kinds_[hunting::kind_of(r.line, r.breach)];
+      if (kind.seen + kind.small + kind.left++ > 0) continue;
+      Finding f = hunting::finding_of_kind(r.line, r.breach);
+      f.looked = false;
+      if (!causes_.contains(f.cause)) f.headline += "; the time was over before its cause was looked for";
+      add(std::move(f));
+    }
   }
 
   // Looks for the cause of the first lines, `most` of them; `unnamed`: of kinds without one.
@@ -272,34 +305,43 @@ class Hunt {
 
   // Whether its cause was named.
   bool add(const Problem& p, const Breach& breach) {
-    const size_t number = folder_.findings().size() + 1;
     hunting::CauseOptions o;
     o.subject = options_.subject;
     o.environment = settings_.claims.environment;
     o.timeout = settings_.timeout;
     o.budget = options_.budget;
-    o.folder = folder_.finding_folder(number);
-    hunting::Finding found = find_cause(p, breach, subjects_, o);
+    o.folder = folder_.looking();
+    Finding found = find_cause(p, breach, subjects_, o);
     const bool named = found.explained;
-    add(std::move(found));
+    // On a full disk there is no diagnosis either, and the finding would be written down without its cause.
+    if (!named) trouble_ = folder_.no_room();
+    if (!trouble_) add(std::move(found));
     return named;
   }
 
+  // Whether the cause is known, or the line stands in found.cases under the name of another cause: one small
+  // line rarely has two faults, and often several names.
+  bool is_known(const Finding& f) {
+    const bool known = !causes_.insert(f.cause).second;
+    return known ||
+           std::any_of(folder_.findings().begin(), folder_.findings().end(), [&](const Finding& old) {
+             return old.line == f.line && old.looked && causes_.contains(old.cause);
+           });
+  }
+
   void add(Finding f) {
-    const size_t number = folder_.findings().size() + 1;
-    if (!causes_.insert(f.cause).second) {
-      std::error_code gone;
-      // What a known cause has shown again.
-      std::filesystem::remove_all(folder_.finding_folder(number), gone);
+    if (is_known(f)) {  // what a known cause has shown again
+      if (auto error = folder_.dropped()) trouble_ = error;
       return;
     }
-    f.number = number;
+    f.number = folder_.findings().size() + 1;
     f.seconds = seconds();
     ++new_findings_;
-    say(fmt::format("found {} after {:.0f} s: {}", number, f.seconds, f.headline));
+    say(fmt::format("found {} after {:.0f} s: {}", f.number, f.seconds, f.headline));
     say(fmt::format("  cause    {}", f.cause));
     say(fmt::format("  line     {}", f.line));
-    if (auto error = folder_.add(f)) trouble_ = error;
+    trouble_ = folder_.taken(f.number);
+    if (!trouble_) trouble_ = folder_.add(f);
     record(to_json(f));
   }
 
@@ -315,14 +357,15 @@ class Hunt {
   struct Kind {
     size_t seen = 0;     // how many of its lines were explained
     size_t small = 0;    // how many more were, because they are small
+    size_t left = 0;     // how many were not, because the time was over
     bool named = false;  // whether one of them has a cause with a name
   };
   std::map<std::string, Kind> kinds_;
   std::string records_;
   std::optional<Error> trouble_;
   size_t given_ = 0;  // lines so far: the numbers of their tasks
-  size_t ran_ = 0, batch_ran_ = 0, judged_before_ = 0, unsupported_ = 0, failures_ = 0, failing_ = 0,
-         new_findings_ = 0;
+  Judged run_, now_;  // counts of this run; of what was judged since they were written down
+  size_t failing_ = 0, new_findings_ = 0;
   const Clock::time_point start_ = Clock::now();
 };
 
@@ -392,12 +435,15 @@ void register_hunt(Program& program) {
   add_subjects(c, common, "host");
   c.option("--to", hunt->folder, "the folder of the hunt: its state, found.cases, and a pack of each finding")
       .show_default();
-  c.option("--minutes", hunt->minutes,
-           "how long lines are judged; a cause that is looked for then is still looked for")
+  c.option(
+       "--minutes", hunt->minutes,
+       "how long lines are judged; a line that is judged then, and a cause that is looked for, come to their "
+       "end")
       .positive()
       .show_default();
   c.option("--batches", hunt->batches,
-           "end after so many batches of 96 lines; the same lines on every machine");
+           "end after so many batches of 96 lines; the same lines on every machine")
+      .positive();
   c.option("--seed", hunt->seed, "of the lines").show_default();
   c.option("--max-elements", hunt->max_elements,
            "elements of a tensor of a line; one line in 24 has up to 16 times as many")

@@ -24,19 +24,6 @@ namespace assay {
 
 namespace {
 
-// What both sides make of the line, written down.
-std::optional<Error> reproduce(const ShrinkCommandOptions& options, const Subjects& subjects,
-                               const Problem& bad) {
-  const auto inputs = make_inputs(bad, subjects.reference());
-  if (!inputs) return inputs.error();
-  Subject& subject = *subjects.find(options.subject);
-  const IsolatedRun got = run_isolated(subject, bad, *inputs, options.environment, options.timeout);
-  const IsolatedRun want = run_isolated(subjects.reference(), bad, *inputs, Environment{}, options.timeout);
-  if (!want.sound()) return Error{"reference " + want.trouble(), 0, ""};
-  return write_reproducer(options.reproducer, bad, subject.argument(), *inputs, got.execution.planes,
-                          want.execution.planes);
-}
-
 // Both lines, with the failure of the first.
 std::string shrunk_text(const ShrinkCommandOptions& options, const Subjects& subjects, const Shrunk& shrunk,
                         double seconds) {
@@ -61,6 +48,18 @@ std::string shrunk_text(const ShrinkCommandOptions& options, const Subjects& sub
 }
 
 }  // namespace
+
+std::optional<Error> reproduce(const ShrinkCommandOptions& options, const Subjects& subjects,
+                               const Problem& bad) {
+  const auto inputs = make_inputs(bad, subjects.reference());
+  if (!inputs) return inputs.error();
+  Subject& subject = *subjects.find(options.subject);
+  const IsolatedRun got = run_isolated(subject, bad, *inputs, options.environment, options.timeout);
+  const IsolatedRun want = run_isolated(subjects.reference(), bad, *inputs, Environment{}, options.timeout);
+  if (!want.sound()) return Error{"reference " + want.trouble(), 0, ""};
+  return write_reproducer(options.reproducer, bad, subject.argument(), *inputs, got.execution.planes,
+                          want.execution.planes);
+}
 
 int run_shrink(const ShrinkCommandOptions& options, const Subjects& subjects, std::ostream& out,
                std::ostream& err) {

@@ -1,6 +1,7 @@
 // `assay shrink <line>`: the smallest line that still fails in the same way, and the nearest one that passes.
 #pragma once
 #include <iosfwd>
+#include <optional>
 #include <string>
 
 #include "compare/debug/shrink.h"
@@ -19,6 +20,9 @@ struct ShrinkCommandOptions : ShrinkOptions {
 // when the line was shrunk, whatever its failure; 2 where shrink gives an error or the reproducer cannot be
 // written; 3: the subject is absent.
 int run_shrink(const ShrinkCommandOptions&, const Subjects&, std::ostream& out, std::ostream& err);
+
+// Writes options.reproducer: what both sides make of a line that fails.
+std::optional<Error> reproduce(const ShrinkCommandOptions&, const Subjects&, const Problem& bad);
 
 void register_shrink(Program&);
 

@@ -51,7 +51,7 @@ size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, 
       if (const Subject* s = subjects.find(v.subject)) v.argument = s->argument();
     const bool stop = settings.stop_at_first && any_red(verdicts);
     on_result({i, std::move(verdicts)});
-    return !stop;
+    return !stop && !(settings.over && settings.over());
   };
   auto start = [&](size_t i) {
     if (settings.on_start) settings.on_start(entries[i]);

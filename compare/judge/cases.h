@@ -14,10 +14,11 @@ namespace assay {
 struct RunSettings {
   std::vector<std::string> subjects = {"host"};  // names in `Subjects`; every one must exist there
   ClaimOptions claims;
-  int jobs = 0;                // workers; 0: the cores of this machine
-  double timeout = 60;         // seconds a case may take
-  bool in_process = false;     // no workers: for debuggers; crashes and hangs are not caught
-  bool stop_at_first = false;  // ends after the first case that is red
+  int jobs = 0;                     // workers; 0: the cores of this machine
+  double timeout = 60;              // seconds a case may take
+  bool in_process = false;          // no workers: for debuggers; crashes and hangs are not caught
+  bool stop_at_first = false;       // ends after the first case that is red
+  std::function<bool()> over = {};  // asked after each case: true ends the run. May be empty
   // Called when a case has begun, before it ends; in the order in which the workers begin. May be empty.
   std::function<void(const SuiteEntry&)> on_start;
   std::function<void()> on_wait = {};  // called once a second or more often while workers work; may be empty

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "compare/commands/explain.h"
+#include "compare/commands/shrink.h"
 #include "compare/process/pool.h"
 #include "contract/line.h"
 #include "contract/words.h"
@@ -27,6 +29,10 @@ string head_of(const Problem& p) {
   const Words words = words_of(line, ' ');
   return p.as<Gemm>() ? concat({words[0], " ", words[1], " ", words[2]}) : concat({words[0], " ", words[1]});
 }
+
+// A run of the subject may take its whole time, and there are up to twelve where two differ; shrinking has
+// limits of its own.
+double limit_of(const CauseOptions& options) { return 10 * options.budget + 12 * options.timeout; }
 
 // The diagnosis that explain writes; null where it had nothing to say.
 json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const CauseOptions& options) {
@@ -48,9 +54,7 @@ json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const Cause
     std::fclose(nowhere);
     return std::to_string(status);
   };
-  // A run of the subject may take its whole time, and there are up to twelve where two differ; shrinking has
-  // limits of its own.
-  const Result<string> status = in_child(work, 10 * options.budget + 12 * options.timeout);
+  const Result<string> status = in_child(work, limit_of(options));
   if (!status || *status != "1") return {};
   const Result<json::Value> read = json::read(path);
   return read ? *read : json::Value();
@@ -133,6 +137,54 @@ string title_of(const json::Value& diagnosis) {
                                                           : string();
 }
 
+// Of a failure of which explain says nothing: the smallest line that fails in the same way, with its
+// reproducer.
+std::optional<string> smallest(const Problem& p, const Subjects& subjects, const CauseOptions& options) {
+  ShrinkCommandOptions shrinking;
+  shrinking.problem = p;
+  shrinking.subject = options.subject;
+  shrinking.environment = options.environment;
+  shrinking.timeout = options.timeout;
+  shrinking.max_seconds = 3 * options.budget;
+  shrinking.reproducer = options.folder;
+  const auto work = [&]() -> string {
+    const Result<Shrunk> shrunk = shrink(shrinking, subjects);
+    if (!shrunk) return {};
+    reproduce(shrinking, subjects, shrunk->bad);  // of a line that is too large there is none
+    return to_line(shrunk->bad);
+  };
+  const Result<string> line = in_child(work, limit_of(options));
+  return line && !line->empty() ? std::optional(*line) : std::nullopt;
+}
+
+int64_t number_of(const json::Value& object, const char* member) {
+  const json::Value* found = object.find(member);
+  return found ? found->to_int().value_or(0) : 0;
+}
+
+// What the likeliest explanation says, and how many others make the same bytes: "..., or 2 others".
+string headline_of_cause(const json::Value& diagnosis) {
+  const json::Value* list = diagnosis.find("explanations");
+  size_t exact = 0;
+  for (const json::Value& one : list && list->array() ? *list->array() : std::vector<json::Value>()) {
+    const json::Value* all = one.find("exact");
+    exact += all && all->to_bool().value_or(false);
+  }
+  const string others = exact < 2    ? ""
+                        : exact == 2 ? ", or one other that makes the same bytes here"
+                                     : fmt::format(", or {} others that make the same bytes here", exact - 1);
+  return title_of(diagnosis) + others;
+}
+
+// The explanation that comes nearest, with its share of the differences.
+string headline_of_nearest(const json::Value& diagnosis) {
+  const string none = "no single cause makes all of the bytes", near = title_of(diagnosis);
+  if (near.empty()) return none;
+  const json::Value& best = diagnosis.find("explanations")->array()->front();
+  return fmt::format("{}; the nearest explains {} of {} differences: {}", none, number_of(best, "repaired"),
+                     number_of(best, "differ"), near);
+}
+
 // What explain says first of two runs that differ.
 string headline_of_runs(const json::Value& diagnosis) {
   const json::Value* runs = diagnosis.find("runs");
@@ -157,24 +209,32 @@ Finding finding_of_end(const Problem& p, const string& words) {
   return out;
 }
 
-Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, const CauseOptions& options) {
+Finding finding_of_kind(const Problem& p, const Breach& b) {
   Finding out;
   out.drawn = out.line = to_line(p);
   out.claim = b.claim;
   out.plane = b.plane;
   out.cause = kind_of(p, b);
   out.headline = b.message.empty() ? fmt::format("{} differs at {}", b.plane, b.where) : b.message;
+  return out;
+}
+
+Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, const CauseOptions& options) {
+  Finding out = finding_of_kind(p, b);
   const json::Value diagnosis =
       told_apart(made_plain(diagnosis_of(p, subjects, options), p, subjects, options), subjects, options);
   const std::string_view confidence = diagnosis.text("confidence");
-  if (confidence.empty() || confidence == "equal") return out;
+  if (confidence.empty() || confidence == "equal") {
+    out.line = smallest(p, subjects, options).value_or(out.line);
+    return out;
+  }
   if (const std::string_view smaller = diagnosis.text("reproducer"); !smaller.empty()) out.line = smaller;
   const std::vector<string> causes = explained_by(diagnosis);
   const string ids = causes.empty() ? string() : causes.front();
   out.explained = names_a_cause(diagnosis);
   if (out.explained && !ids.empty()) {
     out.cause = fmt::format("{} {}", op_name(p), ids);
-    out.headline = title_of(diagnosis);
+    out.headline = headline_of_cause(diagnosis);
   } else if (confidence == "random") {
     out.cause = fmt::format("{} differs from run to run", head_of(p));
     const string of_first = title_of(diagnosis);
@@ -183,9 +243,7 @@ Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, 
   } else {
     out.cause = fmt::format("{} {} {} unexplained", head_of(p), diagnosis.text("first_stage"),
                             diagnosis.text("direction"));
-    const string near = title_of(diagnosis);
-    out.headline =
-        "no single cause makes all of the bytes" + (near.empty() ? "" : "; the nearest is: " + near);
+    out.headline = headline_of_nearest(diagnosis);
   }
   return out;
 }

@@ -23,8 +23,11 @@ std::string kind_of(const Problem&, const Breach&);
 // Of a line on which an instrumented program ended, and what a sanitizer said of it, which is its cause.
 Finding finding_of_end(const Problem&, const std::string& words);
 
-// Explains and shrinks. Where explain finds no difference (a law that fails, a crash), the line stays as it
-// is and its kind stands for the cause.
+// Of a line whose cause has not been looked for: its kind stands for the cause.
+Finding finding_of_kind(const Problem&, const Breach&);
+
+// Explains and shrinks. Where explain finds no difference (a law that fails, a crash, a write beyond a
+// plane), the line is shrunk while it fails in the same way, and its kind stands for the cause.
 Finding find_cause(const Problem&, const Breach&, const Subjects&, const CauseOptions&);
 
 }  // namespace assay::hunting

@@ -4,13 +4,21 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "compare/commands/coverage.h"
 #include "compare/commands/hunt/folder.h"
@@ -69,6 +77,10 @@ class Hunt : public ::testing::Test {
     if (!mapped) return {};
     return {reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size()};
   }
+  static bool read_byte(int from) {
+    char byte = 0;
+    return ::read(from, &byte, 1) == 1;
+  }
   std::string folder_;
 };
 
@@ -115,6 +127,184 @@ TEST_F(Hunt, ACauseThatIsKnownLeavesNoFolder) {
   long folders = 0;
   for (const auto& entry : fs::directory_iterator(folder_)) folders += entry.is_directory();
   EXPECT_EQ(folders, causes) << found;
+}
+
+void all_is_wrong(const Problem&, std::span<const Buffer> out, const Environment&) {
+  for (const Buffer& b : out)
+    if (!b.bytes.empty()) b.bytes[0] ^= std::byte{1};
+}
+
+TEST_F(Hunt, AFolderOfTheUserStaysAsItIs) {
+  for (const char* own : {"1", "looking/pack"}) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ + "/" + own);
+    ASSERT_FALSE(write_file(folder_ + "/" + own + "/thesis.txt", std::string_view("years of work")));
+    const Told told = hunt(options("quantize mxfp8", 3), fakes::with("fake", scales_are_small));
+    EXPECT_EQ(told.status, 2) << told.text;
+    EXPECT_NE(told.text.find("is in the way"), std::string::npos) << told.text;
+    EXPECT_EQ(read(std::string(own) + "/thesis.txt"), "years of work");
+  }
+}
+
+TEST_F(Hunt, WhatFailsWhenTheTimeIsOverIsAFindingAndLookedForLater) {
+  HuntOptions o = options("quantize mxfp8", 1);
+  o.minutes = 1e-9;
+  const Subjects wrong = fakes::with("fake", all_is_wrong);
+  const Told first = hunt(o, wrong);
+  EXPECT_EQ(first.status, 1) << first.text;
+  EXPECT_NE(read("found.cases").find("the time was over before its cause was looked for"), std::string::npos);
+  EXPECT_EQ(read("hunt.jsonl").find(R"("looked": true)"), std::string::npos);
+  o.minutes = 1, o.batches = 1, o.budget = 0.2;
+  EXPECT_EQ(hunt(o, wrong).status, 1);
+  EXPECT_NE(read("hunt.jsonl").find(R"("looked": true)"), std::string::npos) << read("hunt.jsonl");
+}
+
+TEST_F(Hunt, ALongLineEndsTheBatchWhenTheTimeIsOver) {
+  const auto slow = [](const Problem&, std::span<const Buffer>, const Environment&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  };
+  HuntOptions o = options("cast", 1);
+  o.minutes = 0.02;
+  hunt(o, fakes::with("fake", slow));
+  const auto folder = hunting::Folder::open(folder_, {"fake", 1, 512, "cast"});
+  ASSERT_TRUE(folder) << folder.error().text();
+  EXPECT_GT((*folder)->before().lines, 0u);
+  EXPECT_LT((*folder)->before().lines, 48u) << "1.2 seconds of two workers";
+}
+
+TEST_F(Hunt, ACauseThatComesBackIsFoundAgain) {
+  HuntOptions o = options("cast e4m3", 1);
+  o.budget = 0.2;
+  hunt(o, fakes::with("fake", all_is_wrong));
+  const std::string found = read("found.cases");
+  EXPECT_NE(found, "");
+  EXPECT_EQ(hunt(o, fakes::with("fake", nullptr)).status, 0);
+  EXPECT_EQ(read("found.cases"), found);
+  // Wrong on other lines than those of found.cases, which are the smallest.
+  const auto back = [](const Problem& p, std::span<const Buffer> out, const Environment& e) {
+    if (p.x.shape.count() > 64) all_is_wrong(p, out, e);
+  };
+  const Told again = hunt(o, fakes::with("fake", back));
+  EXPECT_EQ(again.status, 1) << again.text;
+  EXPECT_GT(read("found.cases").size(), found.size());
+}
+
+// Says three lines and aborts, where a row has more than 8 elements.
+void crashes_on_long_rows(const Problem& p, std::span<const Buffer>, const Environment&) {
+  if (p.x.shape.cols <= 8 || p.x.shape.rows == 0) return;
+  std::fputs("first line\nsecond line: quantize\nthird\n", stderr);
+  std::abort();
+}
+
+TEST_F(Hunt, ACrashIsShrunkAndPackedAndItsWordsStayAComment) {
+  const Subjects wrong = fakes::with("fake", crashes_on_long_rows);
+  const Told first = hunt(options("cast e4m3", 1), wrong);
+  EXPECT_EQ(first.status, 1) << first.text;
+  const Result<Suite> found = load_suite(folder_ + "/found.cases");
+  ASSERT_TRUE(found) << found.error().text() << read("found.cases");
+  ASSERT_FALSE(found->entries.empty());
+  EXPECT_LE(found->entries.front().problem.x.shape.count(), 16) << read("found.cases");
+  EXPECT_TRUE(fs::exists(folder_ + "/1/case.safetensors")) << first.text;
+  const Told again = hunt(options("cast e4m3", 1), wrong);
+  EXPECT_EQ(again.status, 1) << again.text;
+  EXPECT_NE(again.text.find("still fails"), std::string::npos) << again.text;
+}
+
+TEST_F(Hunt, ALineOfFoundCasesThatWasCutShortIsLeftOut) {
+  const Subjects wrong = fakes::with("fake", all_is_wrong);
+  HuntOptions o = options("cast e4m3", 1);
+  o.minutes = 1e-9;
+  hunt(o, wrong);
+  const std::string whole = read("found.cases");
+  ASSERT_FALSE(write_file(folder_ + "/found.cases", whole + "cast e4m3 1x1 bf16 round=r"));
+  EXPECT_EQ(hunt(o, wrong).status, 1);
+  EXPECT_EQ(read("found.cases").find("round=r\n"), std::string::npos) << read("found.cases");
+  // One that can be read was written by the user.
+  ASSERT_FALSE(write_file(folder_ + "/found.cases", whole + "cast e4m3 1x1 bf16"));
+  const Told told = hunt(o, wrong);
+  EXPECT_NE(told.text.find("  cast e4m3 1x1 bf16\n"), std::string::npos) << told.text;
+}
+
+TEST_F(Hunt, AFindingWhoseLineAKillLeftOutGetsIt) {
+  HuntOptions o = options("cast e4m3", 1);
+  o.minutes = 1e-9;
+  hunt(o, fakes::with("fake", all_is_wrong));
+  const std::string found = read("found.cases"), records = read("hunt.jsonl");
+  ASSERT_NE(found, "");
+  const size_t after = records.find("{\"record\": \"first\"");
+  ASSERT_NE(after, std::string::npos) << records;
+  ASSERT_FALSE(write_file(folder_ + "/hunt.jsonl", records.substr(0, after)));
+  fs::remove(folder_ + "/found.cases");
+  const auto folder = hunting::Folder::open(folder_, {"fake", 1, 512, "cast e4m3"});
+  ASSERT_TRUE(folder) << folder.error().text();
+  EXPECT_EQ(read("found.cases"), found);
+}
+
+TEST_F(Hunt, RecordsThatNoHuntWritesCountAsNothing) {
+  HuntOptions o = options("cast e4m3", 1);
+  ASSERT_EQ(hunt(o, fakes::with("fake", nullptr)).status, 0);
+  const std::string records = read("hunt.jsonl"), kept = read("kept.cases");
+  for (const char* record : {R"({"record": "batch", "batch": 1e300, "lines": -5e20, "seconds": 1e300})",
+                             R"({"record": "batch", "batch": -5, "lines": 1e10, "seconds": -7})",
+                             R"({"record": "batch", "batch": "x", "lines": [], "seconds": null})"}) {
+    ASSERT_FALSE(write_file(folder_ + "/hunt.jsonl", records + record + "\n"));
+    ASSERT_FALSE(write_file(folder_ + "/kept.cases", kept + "cast e4m3 65536x32768 bf16\n"));
+    const auto folder = hunting::Folder::open(folder_, {"fake", 1, 512, "cast e4m3"});
+    ASSERT_TRUE(folder) << folder.error().text();
+    EXPECT_LE((*folder)->before().batch, 1u);
+    EXPECT_LT((*folder)->before().lines, 1000u);
+    EXPECT_GE((*folder)->before().seconds, 0);
+    EXPECT_LT((*folder)->before().seconds, 1e6);
+    for (const Problem& p : (*folder)->kept()) EXPECT_LE(p.x.shape.count(), 512 * 16) << to_line(p);
+  }
+}
+
+TEST_F(Hunt, TwoInOneFolderAreRefused) {
+  int ready[2], done[2];
+  ASSERT_EQ(pipe(ready) | pipe(done), 0);
+  const pid_t other = fork();
+  if (other == 0) {
+    char byte = 0;
+    const auto folder = hunting::Folder::open(folder_, {"fake", 1, 512, "cast"});
+    const bool good = write(ready[1], &byte, 1) == 1 && read_byte(done[0]);
+    _exit(folder && good ? 0 : 1);
+  }
+  ASSERT_TRUE(read_byte(ready[0]));
+  const Told told = hunt(options("cast", 1), fakes::with("fake", nullptr));
+  EXPECT_EQ(told.status, 2) << told.text;
+  EXPECT_NE(told.text.find(fmt::format("another run has it open, process {}", other)), std::string::npos)
+      << told.text;
+  ASSERT_EQ(write(done[1], "x", 1), 1);
+  int status = 1;
+  waitpid(other, &status, 0);
+  EXPECT_EQ(status, 0);
+  for (const int end : {ready[0], ready[1], done[0], done[1]}) close(end);
+  EXPECT_EQ(hunt(options("cast", 1), fakes::with("fake", nullptr)).status, 0);
+}
+
+TEST_F(Hunt, RecordsBeginWithAHeadAndAddUpToWhatIsSaid) {
+  HuntOptions o = options("cast e4m3", 1);
+  o.budget = 0.2;
+  o.jsonl = folder_ + "-records.jsonl";
+  const Subjects wrong = fakes::with("fake", all_is_wrong);
+  for (int run = 0; run < 2; ++run) {
+    const Told told = hunt(o, wrong);
+    int64_t lines = 0, failures = 0;
+    std::istringstream records(read("hunt.jsonl"));
+    for (std::string text; std::getline(records, text);) {
+      const auto record = json::parse(text);
+      ASSERT_TRUE(record) << text;
+      if (const json::Value* n = record->find("lines")) lines += *n->to_int();
+      if (const json::Value* n = record->find("failures")) failures += *n->to_int();
+    }
+    EXPECT_NE(told.text.find(fmt::format(" {} lines judged", lines)), std::string::npos) << told.text;
+    EXPECT_NE(told.text.find(fmt::format(" {} failures of", failures)), std::string::npos) << told.text;
+    const auto mapped = MappedFile::open(o.jsonl);
+    ASSERT_TRUE(mapped);
+    const std::string given(reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size());
+    EXPECT_TRUE(given.starts_with("{\"schema\": \"assay.hunt/1\", \"subject\": \"fake\"")) << given;
+  }
+  std::remove(o.jsonl.c_str());
 }
 
 TEST_F(Hunt, ARightSubjectGivesNothing) {
