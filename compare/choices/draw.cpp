@@ -86,7 +86,8 @@ Drawer::Drawer(const string& group, int64_t most, Accepts accepts, uint64_t seed
       draw_sizes(draft);
       const Result<Problem> p = parse_line(draft.text());
       if (!p || !accepts_(*p)) continue;
-      if (plain_.op.empty() || (i == 0 && plain_.sizes[0] == 0)) plain_ = draft;
+      const bool plainer = draft.second.empty() && i == 0;  // than a pair, or than one found after many tries
+      if (plain_.op.empty() || (plainer && plain_.sizes[0] == 0)) plain_ = draft;
       return true;
     }
     return false;

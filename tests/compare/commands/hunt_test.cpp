@@ -23,7 +23,9 @@
 #include "compare/commands/coverage.h"
 #include "compare/commands/hunt/folder.h"
 #include "compare/commands/hunt/lines.h"
+#include "contract/format.h"
 #include "contract/line.h"
+#include "contract/words.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 #include "fixtures/suite.h"
@@ -442,6 +444,17 @@ TEST(HuntLines, HaveTheWordsOfASubject) {
   EXPECT_TRUE(lines.with_words("quantize mxfp9 bf16 dir=row").empty());
   EXPECT_TRUE(lines.with_words("quantize nvfp4 bf16 dir=row").empty()) << "another group than this search's";
   EXPECT_TRUE(lines.with_words("").empty());
+}
+
+// A kernel for the rows of one format meets a line of its own before any batch.
+TEST(HuntLines, BeginWithPlainRowsOfEveryFormat) {
+  for (const FormatInfo& f : kFormats) {
+    if (!parse_line(concat({"quantize ", f.name, " 64x64 bf16 dir=row"}))) continue;
+    const std::vector<Problem> first = Lines(1, 4096, concat({"quantize ", f.name})).first();
+    EXPECT_TRUE(std::any_of(first.begin(), first.end(), [&](const Problem& p) {
+      return p.as<Quantize>() && !p.col && p.row->format == f.id && p.x.shape.count() > 0;
+    })) << f.name;
+  }
 }
 
 // Some lines of every few batches are larger than the limit, and none is larger than 16 times that.
