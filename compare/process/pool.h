@@ -29,8 +29,9 @@ struct TaskHooks {
   std::function<void()> waiting = {};  // here, once a second or more often while workers work; may be empty
   std::optional<NumberedTasks> numbered = {};
 };
-// A task may use `timeout` seconds of processor time, and stand still, using next to none, for as long but at
-// most kLongestPause: so a busy machine ends no task that works, and a deadlock ends all the same.
+// A task may use `timeout` seconds of processor time, and stand still, neither using nor waiting for a
+// processor, for as long but at most kLongestPause: so a busy machine ends no task that works, and a deadlock
+// ends all the same.
 inline constexpr double kLongestPause = 30;  // seconds
 // Returns the number of results handed over: fewer than `count` where a hook stopped it, or the user did
 // (compare/process/interrupt.h). jobs 0: the cores of this machine.

@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <fstream>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -21,6 +19,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "compare/process/processor_time.h"
 
 namespace assay {
 
@@ -74,18 +74,6 @@ bool send_frame(int fd, uint32_t task, bool done, const std::string& text) {
 size_t file_size(int fd) {
   struct stat s {};
   return fd >= 0 && ::fstat(fd, &s) == 0 ? static_cast<size_t>(s.st_size) : 0;
-}
-
-// Of a process and those below it. One that has ended counts no more: it was not all that worked.
-double processor_seconds_of(pid_t pid) {
-  double out = 0;
-  clockid_t clock{};
-  timespec used{};
-  if (::clock_getcpuclockid(pid, &clock) == 0 && ::clock_gettime(clock, &used) == 0)
-    out = static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
-  std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", pid));
-  for (pid_t child = 0; children >> child;) out += processor_seconds_of(child);
-  return out;
 }
 
 }  // namespace
@@ -208,6 +196,8 @@ bool Worker::receive(std::vector<Event>& events) {
 }
 
 double Worker::processor_seconds() const { return pid_ > 0 ? processor_seconds_of(pid_) : 0; }
+
+double Worker::queued_seconds() const { return pid_ > 0 ? queued_seconds_of(pid_) : 0; }
 
 std::string Worker::bury(bool kill) {
   if (pid_ <= 0) return "it had ended before";

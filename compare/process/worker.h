@@ -47,6 +47,8 @@ class Worker {
   Clock::time_point since() const { return since_; }  // when the one in progress began
   // What the child and the processes below it have used until now, in all their threads.
   double processor_seconds() const;
+  // How long these were ready to run and waited for a processor (compare/process/processor_time.h).
+  double queued_seconds() const;
   // Ends the child and says how it ended: "signal 11 (Segmentation fault)", with the last lines of its
   // standard error.
   std::string bury(bool kill);

@@ -64,14 +64,17 @@ std::string WorkerSet::overdue(const Worker& w, Watch& watch) const {
   const auto seconds = [](Worker::Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   if (watch.task != w.since()) {
     const double used = w.processor_seconds();
-    watch = {w.since(), now, now, used, used};
+    watch = {w.since(), now, now, used, used, w.queued_seconds()};
     return {};
   }
   if (seconds(now - watch.looked) < std::min(timeout_, kLongestPause) / 8) return {};
-  const double used = w.processor_seconds(), pause = std::min(timeout_, kLongestPause);
-  if (used - watch.last > kAtWork * seconds(now - watch.looked)) watch.at_work = now;
+  const double used = w.processor_seconds(), queued = w.queued_seconds();
+  const double pause = std::min(timeout_, kLongestPause);
+  // On a machine that is full, a worker of a low priority gets next to nothing and is ready all the same.
+  if (used - watch.last + queued - watch.queued > kAtWork * seconds(now - watch.looked)) watch.at_work = now;
   watch.looked = now;
   watch.last = used;
+  watch.queued = queued;
   if (used - watch.first > timeout_) return fmt::format("timed out after {:g} s of processor time", timeout_);
   if (seconds(now - watch.at_work) > pause)
     return fmt::format("timed out after {:g} s without any work", pause);

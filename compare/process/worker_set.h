@@ -41,6 +41,7 @@ class WorkerSet {
     Worker::Clock::time_point looked;   // when it was last looked at
     Worker::Clock::time_point at_work;  // when it was last seen to work
     double first = 0, last = 0;  // seconds that the worker had used when the task began, and when looked at
+    double queued = 0;           // and had waited for a processor when looked at
   };
   std::string overdue(const Worker& w, Watch& watch) const;
   void lose(size_t worker, const std::string& why, std::deque<size_t>& queue, std::vector<TaskEvent>& events);
