@@ -5,6 +5,7 @@
 
 #include "compare/choices/choices.h"
 #include "compare/choices/values.h"
+#include "compare/process/last_words.h"
 #include "compare/process/pool.h"
 #include "contract/line.h"
 #include "contract/words.h"
@@ -160,19 +161,36 @@ std::vector<string> split_lines(const string& text) {
 }
 
 // `work` for each of `count` groups in worker processes, `take` with the lines of each in order. Returns how
-// many that were: fewer than `count` where an interrupt ended it.
+// many that were: fewer than `count` where an interrupt ended it. Where a worker dies, it throws an error
+// that names the line about which a subject was asked.
 size_t in_workers(size_t count, const SpaceOptions& options,
-                  const std::function<std::vector<string>(size_t)>& work,
+                  const std::function<std::vector<string>(size_t, const SpaceOptions&)>& work,
                   const std::function<void(std::vector<string>)>& take) {
   constexpr double kLongest = 3600;
+  constexpr std::string_view kEnded = "ended: ";  // no line begins so
+  LastWords asked(count);
   TaskHooks hooks;
-  hooks.task = [&](size_t i) { return joined(work(i)); };
-  hooks.crashed = [](const string& why) -> string {
-    throw std::runtime_error("a worker of the search ended: " + why);
+  hooks.task = [&](size_t i) {
+    SpaceOptions own = options;
+    if (options.accepts)
+      own.accepts = [&](const Problem& p) {
+        asked.say(i, to_line(p));
+        const bool yes = options.accepts(p);
+        asked.say(i, "");
+        return yes;
+      };
+    return joined(work(i, own));
   };
+  hooks.crashed = [&](const string& why) { return concat({kEnded, why}); };
   size_t done = 0;
   if (options.on_progress) options.on_progress(0, count);
-  hooks.result = [&](size_t, const string& text) {
+  hooks.result = [&](size_t i, const string& text) {
+    if (text.starts_with(kEnded)) {
+      const string line = asked.of(i);
+      throw std::runtime_error(
+          concat({"a worker of the search ended", line.empty() ? "" : " when it was asked whether it runs '",
+                  line, line.empty() ? "" : "'", ": ", text.substr(kEnded.size())}));
+    }
     take(split_lines(text));
     if (options.on_progress) options.on_progress(++done, count);
     return true;
@@ -308,7 +326,7 @@ Space find_space(const SpaceOptions& options) {
   std::erase_if(groups, [&](const string& g) { return !wanted(g); });
   Space out;
   const size_t searched = in_workers(
-      groups.size(), options, [&](size_t i) { return Search(groups[i], options).run(); },
+      groups.size(), options, [&](size_t i, const SpaceOptions& own) { return Search(groups[i], own).run(); },
       [&](const std::vector<string>& lines) {
         for (const string& line : lines)
           if (const Result<Problem> p = parse_line(line))
@@ -340,10 +358,10 @@ std::vector<string> lines_for(const Space& space, const Exercised& done, const S
   std::vector<string> all;
   in_workers(
       groups.size(), options,
-      [&](size_t i) {
+      [&](size_t i, const SpaceOptions& to_ask) {
         const auto& [name, group] = groups[i];
         const auto own = done.find(name);
-        return Filling(name, *group, own == done.end() ? nullptr : &own->second, options).run(candidates);
+        return Filling(name, *group, own == done.end() ? nullptr : &own->second, to_ask).run(candidates);
       },
       [&](const std::vector<string>& lines) { all.insert(all.end(), lines.begin(), lines.end()); });
   // A line of two formats fills both groups, so that some lines of the later one are not needed.

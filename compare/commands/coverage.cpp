@@ -14,6 +14,7 @@
 #include "compare/commands/options.h"
 #include "compare/commands/selection.h"
 #include "compare/process/interrupt.h"
+#include "compare/process/pool.h"
 #include "compare/text/terminal.h"
 #include "contract/dispatch.h"
 #include "contract/line.h"
@@ -58,6 +59,7 @@ std::vector<GroupCoverage> coverage_of(const Space& space, const Exercised& exer
 }
 
 std::string percent(size_t part, size_t whole) {
+  if (whole == 0) return "no pair";
   if (part == whole) return "100 %";
   // Never rounded up to 100.
   return fmt::format("{:.1f} %",
@@ -117,7 +119,52 @@ std::string suite_text(const Space& space, const Exercised& exercised, const Cov
   return out;
 }
 
+// Whether the search is about any op with a format.
+bool is_about_some(const std::string& only) {
+  const std::vector<std::string> all = choices::all_groups();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const std::string& group) { return group.find(only) != std::string::npos; });
+}
+
+// Of the lines those that are accepted, asked in worker processes.
+std::optional<Error> keep_accepted(std::vector<Problem>& lines, const choices::Accepts& accepts, int jobs) {
+  constexpr double kLongest = 60;  // seconds of one line
+  constexpr std::string_view kYes = "yes", kNo = "no";
+  std::vector<Problem> kept;
+  std::optional<Error> crash;
+  TaskHooks hooks;
+  hooks.task = [&](size_t i) { return std::string(accepts(lines[i]) ? kYes : kNo); };
+  hooks.crashed = [](const std::string& why) { return why; };
+  hooks.result = [&](size_t i, const std::string& answer) {
+    if (answer == kYes) kept.push_back(lines[i]);
+    else if (answer != kNo) crash = Error{fmt::format("'{}': {}", to_line(lines[i]), answer), 0, ""};
+    return !crash;
+  };
+  run_tasks(lines.size(), jobs, kLongest, std::move(hooks));
+  lines = std::move(kept);
+  return crash;
+}
+
 }  // namespace
+
+std::optional<int> ask_subject(CoverageOptions& options, const Subject& subject, std::ostream& err) {
+  options.subject = subject.name();
+  if (const Support here = present_in_child(subject); !here.yes) {
+    err << "assay: subject " << options.subject << " is absent: " << here.why << "\n";
+    return 3;
+  }
+  options.space.accepts = [&subject](const Problem& p) {
+    return subject.supports(p).yes && (p.flavour != Flavour::te || te_kernel(p).rejected.empty());
+  };
+  const InterruptScope scope;
+  if (const auto crash = keep_accepted(options.lines, options.space.accepts, options.space.jobs)) {
+    err << "assay: subject " << options.subject << " was asked whether it runs " << crash->text() << "\n";
+    return 2;
+  }
+  if (!interrupted()) return std::nullopt;
+  err << "assay: interrupted before " << options.subject << " was asked about every line\n";
+  return kInterrupted;
+}
 
 int run_coverage(const CoverageOptions& options, std::ostream& out, std::ostream& err) {
   const std::pair<const std::string&, const char*> files[] = {{options.json, "--json"},
@@ -128,6 +175,11 @@ int run_coverage(const CoverageOptions& options, std::ostream& out, std::ostream
   };
   for (const auto& [path, option] : files)
     if (refuse(path.empty() ? std::nullopt : cannot_write(path, option))) return 2;
+  if (!is_about_some(options.space.only)) {
+    err << "assay: --only: no op with a format contains '" << options.space.only
+        << "'; `assay coverage --list 0` lists them\n";
+    return 2;
+  }
   const InterruptScope scope;
   choices::SpaceOptions search = options.space;
   size_t searched = 0, of = 0;
@@ -139,6 +191,13 @@ int run_coverage(const CoverageOptions& options, std::ostream& out, std::ostream
   const bool cut_short = searched < of;
   const Exercised exercised = exercise(space, options.lines);
   const std::vector<GroupCoverage> groups = coverage_of(space, exercised);
+  if (!cut_short && groups.empty()) {
+    err << "assay: nothing was counted: "
+        << (options.subject.empty() ? "no line that was drawn is accepted"
+                                    : options.subject + " runs no line that was drawn")
+        << "\n";
+    return 3;
+  }
   if (!cut_short || !groups.empty()) print(options, groups, out);
   if (cut_short)
     out << fmt::format(
@@ -157,6 +216,46 @@ int run_coverage(const CoverageOptions& options, std::ostream& out, std::ostream
   return options.whole && !whole ? 1 : interrupted() ? kInterrupted : 0;
 }
 
+namespace {
+
+// The one subject that was named, by itself or by what it is read from; null: none was.
+const Subject* subject_of(const CommonOptions& common, const Subjects& subjects) {
+  std::vector<std::string> names = chosen_subjects(common, subjects, "reference");
+  if (common.subjects.empty()) std::erase(names, "reference");
+  if (names.size() > 1) throw Refusal{"coverage takes one --subject"};
+  return names.empty() ? nullptr : subjects.find(names[0]);
+}
+
+// What the command line asks for, and the exit status.
+int called(Program& program, CoverageOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  const CommonOptions& common = program.common;
+  const Subjects subjects = program.make_subjects(common);
+  options.suites = common.what;
+  if (options.cases && !options.complete.empty())
+    throw Refusal{"--complete writes lines for pairs; with --cases, write them by hand"};
+  const Subject* subject = subject_of(common, subjects);
+  options.space.jobs = common.jobs;
+  if (!common.what.empty())
+    for (SuiteEntry& e : entries_of(common)) options.lines.push_back(std::move(e.problem));
+  if (subject)
+    if (const std::optional<int> ended = ask_subject(options, *subject, std::cerr)) return *ended;
+  ProgressLine progress(std::cerr, program.progress);
+  auto start = Clock::now();
+  options.space.on_progress = [&](size_t done, size_t of) {
+    if (done == 0) start = Clock::now();  // the pairs, or the lines of --complete
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    progress.show(fmt::format("{}: {} of {} {}{}", options.cases ? "rounding cases" : "searching pairs", done,
+                              of, options.cases ? "lines" : "ops with a format",
+                              left_text(seconds, done, of)));
+    if (done == of) progress.wipe();
+  };
+  return options.cases ? run_coverage_cases(options, *subjects.find("reference"), std::cout, std::cerr)
+                       : run_coverage(options, std::cout, std::cerr);
+}
+
+}  // namespace
+
 void register_coverage(Program& program) {
   const auto coverage = std::make_shared<CoverageOptions>();
   CommonOptions& common = program.common;
@@ -173,8 +272,9 @@ void register_coverage(Program& program) {
       "  assay coverage 'quantize nvfp4 64x64 bf16 fill=ties' --cases --only nvfp4\n"
       "  assay coverage mine.cases --subject host --complete rest.cases --json coverage.json\n"
       "Exit status: 0; 1 with --whole: a pair or a case is left out; 1 with --cases: a line could not be "
-      "looked at, or reaches a case that is called unreachable; 2 bad usage, or a file cannot be written; "
-      "130 it was interrupted, and what was searched until then is reported.");
+      "looked at, or reaches a case that is called unreachable; 2 bad usage, a file cannot be written, or a "
+      "subject crashed when it was asked what it runs; 3 the subject is absent, or runs nothing of it; 130 "
+      "it was interrupted, and what was searched until then is reported.");
   add_what(c, common, false);
   c.option("--subject", common.subjects, "count only lines that this subject runs (default: every line)");
   add_plugin(c, common);
@@ -194,52 +294,7 @@ void register_coverage(Program& program) {
       .positive()
       .show_default();
   add_jobs(c, common);
-  c.callback([&program, coverage] {
-    CommonOptions& common = program.common;
-    CoverageOptions& options = *coverage;
-    const auto subjects = std::make_shared<Subjects>(program.make_subjects(common));
-    options.suites = common.what;
-    if (options.cases && !options.complete.empty())
-      throw Refusal{"--complete writes lines for pairs; with --cases, write them by hand"};
-    std::vector<std::string> names = split_names(common.subjects);
-    if (names.empty() && !chosen_subjects(common, *subjects, "reference").empty())
-      for (const std::string& name : chosen_subjects(common, *subjects, "reference"))
-        if (name != "reference") names.push_back(name);
-    if (names.size() > 1) throw Refusal{"coverage takes one --subject"};
-    if (!names.empty()) {
-      options.subject = chosen_subjects(common, *subjects, names[0])[0];
-      Subject* subject = subjects->find(options.subject);
-      options.space.accepts = [subject](const Problem& p) {
-        return subject->supports(p).yes && (p.flavour != Flavour::te || te_kernel(p).rejected.empty());
-      };
-    }
-    if (!common.what.empty())
-      for (SuiteEntry& e : entries_of(common))
-        if (!options.space.accepts || options.space.accepts(e.problem))
-          options.lines.push_back(std::move(e.problem));
-    options.space.jobs = common.jobs;
-    ProgressLine progress(std::cerr, program.progress);
-    auto start = std::chrono::steady_clock::now();
-    if (options.cases) {
-      options.space.on_progress = [&](size_t done, size_t of) {
-        const double seconds =
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        progress.show(
-            fmt::format("rounding cases: {} of {} lines{}", done, of, left_text(seconds, done, of)));
-        if (done == of) progress.wipe();
-      };
-      program.status = run_coverage_cases(options, *subjects->find("reference"), std::cout, std::cerr);
-      return;
-    }
-    options.space.on_progress = [&](size_t done, size_t of) {
-      if (done == 0) start = std::chrono::steady_clock::now();  // the pairs, or the lines of --complete
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      progress.show(fmt::format("searching pairs: {} of {} ops with a format{}", done, of,
-                                left_text(seconds, done, of)));
-      if (done == of) progress.wipe();
-    };
-    program.status = run_coverage(options, std::cout, std::cerr);
-  });
+  c.callback([&program, coverage] { program.status = called(program, *coverage); });
 }
 
 }  // namespace assay

@@ -33,6 +33,9 @@ int assay_plugin_supports(const char* line, char* why, size_t why_bytes) {
   (void)line, (void)why, (void)why_bytes;
   return 1;
 #else
+#ifdef FAULT_supports_crash /* on tensors without rows */
+  if (strstr(line, " 0x")) abort();
+#endif
   return honest_supports(line, why, why_bytes);
 #endif
 }

@@ -6,9 +6,11 @@
 
 #include <fstream>
 
+#include "compare/commands/coverage.h"
 #include "compare/judge/cases.h"
 #include "contract/line.h"
 #include "reference/subject.h"
+#include "tests/compare/ended.h"
 
 namespace assay {
 namespace {
@@ -140,6 +142,33 @@ TEST(Plugin, PresenceIsProbedInAChild) {
   const Support crash = with_plugin("faulty_plugin_load_crash").owned.back()->present();
   EXPECT_FALSE(crash.yes);
   EXPECT_NE(crash.why.find("ended the process that loaded it"), std::string::npos) << crash.why;
+}
+
+TEST(Plugin, ACrashWhenItIsAskedWhatItRunsNamesTheLine) {
+  const Subjects subjects = with_plugin("faulty_plugin_supports_crash");
+  CoverageOptions o;
+  o.space.only = "quantize identity";
+  o.space.jobs = 1;
+  o.lines = {line("quantize identity 8x8 bf16"), line("quantize identity 0x8 bf16"),
+             line("quantize identity 8x4 bf16")};
+  const Ended asked =
+      of_streams([&](auto&, auto& err) { return ask_subject(o, *subjects.owned.back(), err).value_or(0); });
+  EXPECT_EQ(asked.status, 2);
+  EXPECT_TRUE(asked.says("'quantize identity 0x8 bf16': ")) << asked.err;
+  // A line that the search draws.
+  o.lines = {line("quantize identity 8x8 bf16"), line("quantize mxfp4 8x8 bf16")};
+  const Ended kept =
+      of_streams([&](auto&, auto& err) { return ask_subject(o, *subjects.owned.back(), err).value_or(0); });
+  EXPECT_EQ(kept.status, 0) << kept.err;
+  ASSERT_EQ(o.lines.size(), 1u);
+  try {
+    of_streams([&](auto& out, auto& err) { return run_coverage(o, out, err); });
+    ADD_FAILURE() << "the search drew no tensor without rows";
+  } catch (const std::runtime_error& e) {
+    const std::string why = e.what();
+    EXPECT_NE(why.find("whether it runs 'quantize identity"), std::string::npos) << why;
+    EXPECT_NE(why.find(" 0x"), std::string::npos) << why;
+  }
 }
 
 TEST(Plugin, LibrariesOfAnOlderInterfaceStillRun) {

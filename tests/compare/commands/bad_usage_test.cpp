@@ -114,6 +114,15 @@ TEST(BadUsage, EveryErrorBeginsWithTheProgram) {
                  "column 10: unknown format 'mxfp9' (did you mean 'mxfp8'?)");
 }
 
+TEST(BadUsage, CoverageOfNothingIsNoCoverage) {
+  expect_refused({"coverage", "--only", "nonsense", "--whole"},
+                 "--only: no op with a format contains 'nonsense'; `assay coverage --list 0` lists them");
+  const Said none = assay_called({"coverage", "--subject", "simd", "--only", "adam"});
+  EXPECT_EQ(none.status, 3);
+  EXPECT_EQ(none.out, "");
+  EXPECT_EQ(none.err, "assay: nothing was counted: simd runs no line that was drawn\n");
+}
+
 TEST(BadUsage, AFileThatIsMissingIsNoUnknownOp) {
   for (const char* command : {"trace", "shrink", "explain", "count"})
     expect_refused({command, "nosuch.dump"},

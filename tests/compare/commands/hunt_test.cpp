@@ -491,6 +491,20 @@ TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
   EXPECT_EQ(blind.pairs(), 0u) << "a line that did not run covers nothing";
 }
 
+TEST(Coverage, OfAnAbsentSubjectIsItsReason) {
+  Subjects subjects = fakes::with("fake", nullptr);
+  auto& fake = static_cast<fakes::Spoiled&>(*subjects.owned.back());
+  CoverageOptions o;
+  o.space.jobs = 1;
+  o.lines = {fakes::problem("philox u32 8x4 u32")};
+  std::ostringstream err;
+  EXPECT_EQ(ask_subject(o, fake, err), std::nullopt) << err.str();
+  EXPECT_EQ(o.lines.size(), 1u);
+  fake.present_ = {false, "it is away"};
+  EXPECT_EQ(ask_subject(o, fake, err), 3);
+  EXPECT_EQ(err.str(), "assay: subject fake is absent: it is away\n");
+}
+
 TEST(Coverage, SaysWhatASuiteLeavesOut) {
   CoverageOptions o;
   o.space.only = "philox";
