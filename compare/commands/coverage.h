@@ -17,6 +17,7 @@ struct Program;
 struct CoverageOptions {
   std::vector<std::string> suites;  // as they were named
   std::vector<Problem> lines;       // of them; once ask_subject has been called, those that the subject runs
+  std::vector<Problem> evidence;    // lines whose pairs are valid, whatever the suite is, so that two compare
   std::string subject;              // empty: every line that the parser accepts
   std::string json;                 // a path; empty: none
   std::string complete;             // where lines for what is left out are written; empty: nowhere
@@ -26,10 +27,10 @@ struct CoverageOptions {
   choices::SpaceOptions space;
 };
 
-// Leaves of the lines those that the subject runs, and lets the search count no others. The subject is asked
-// in worker processes alone, because it may load a library, which may crash. Where the command ends with
-// that, the exit status: 2 a worker died, and the line is named; 3 the subject is absent; 130 it was
-// interrupted.
+// Leaves of the lines, and of the evidence, those that the subject runs, and lets the search count no others.
+// The subject is asked in worker processes alone, because it may load a library, which may crash. Where the
+// command ends with that, the exit status: 2 a worker died, and the line is named; 3 the subject is absent;
+// 130 it was interrupted.
 std::optional<int> ask_subject(CoverageOptions&, const Subject&, std::ostream& err);
 
 // The JSON document's `schema` is "assay.coverage/1" (docs/schemas/coverage.schema.json). Exit status: 0; 1

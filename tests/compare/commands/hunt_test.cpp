@@ -505,6 +505,28 @@ TEST(Coverage, OfAnAbsentSubjectIsItsReason) {
   EXPECT_EQ(err.str(), "assay: subject fake is absent: it is away\n");
 }
 
+// A pair that the search misses counts for every suite, and not only for one that has it.
+TEST(Coverage, CountsWhatItsEvidenceShows) {
+  const auto valid = [](const std::string& evidence) {
+    CoverageOptions o;
+    o.space.only = "philox";
+    o.space.jobs = 1;
+    o.space.random_lines = 1, o.space.tries = 0;
+    if (!evidence.empty()) o.evidence = {fakes::problem(evidence)};
+    o.json = testing::TempDir() + "assay_coverage_evidence.json";
+    std::ostringstream out, err;
+    EXPECT_EQ(run_coverage(o, out, err), 0) << err.str();
+    const auto json = json::read(o.json);
+    std::remove(o.json.c_str());
+    const json::Value& group = json->find("groups")->array()->front();
+    EXPECT_EQ(group.find("exercised")->to_int(), 0) << "evidence is no line of the suite";
+    return *group.find("valid")->to_int();
+  };
+  const int64_t searched = valid("");
+  EXPECT_GT(valid("philox u32 1x4 u32 rounds=1 fill=ties"), searched);
+  EXPECT_GT(valid("philox u32 33x4 u32 rounds=7 fill=edges"), searched);
+}
+
 TEST(Coverage, SaysWhatASuiteLeavesOut) {
   CoverageOptions o;
   o.space.only = "philox";
