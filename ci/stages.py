@@ -192,7 +192,8 @@ def stage_faults(args):
 
 def stage_hunt(args):
     """Kernels with one planted bug each: the hunt finds them, and a right one passes. And the covering array, the suite `pairs`. A tenth of the kernels and a fifth
-    of the suite, which move on with every commit; with --nightly all, and three minutes for each hunt of our own two sides."""
+    of the suite, which move on with every commit; with --nightly all, whether the suite still has every valid pair, and three minutes for each
+    hunt of our own two sides."""
     program = build("cpu", "assay")
     if program is None or build("cpu", "planted_plugins") is None:
         return Tally(failed=1)
@@ -202,7 +203,10 @@ def stage_hunt(args):
     hunt = ["--minutes", "1"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 10 + 1}/10"]
     right = run_counted("a right kernel", [program, "run", "smoke", "--plugin", program.parent.parent / "plugins/libplanted_no_slip.so"], 600)
     tally = pairs + Tally(right.passed, right.failed) + run_counted("hunted", ["ci/hunted", *hunt, program], 2 * 3600)
-    return tally + run_counted("hunt", ["ci/hunt", "--minutes", "3"], 3600) if args.nightly else tally
+    if not args.nightly:
+        return tally
+    tally += run_counted("pairs are whole", ["ci/pairs", "--check", program], 2 * 3600)
+    return tally + run_counted("hunt", ["ci/hunt", "--minutes", "3"], 3600)
 
 
 STAGES = {"check": stage_check, "cpu": stage_cpu, "tidy": stage_tidy, "cuda": stage_cuda, "certify": stage_certify, "hunt": stage_hunt, "asan": stage_asan,
