@@ -18,6 +18,7 @@
 #include "compare/commands/options.h"
 #include "compare/judge/cases.h"
 #include "compare/judge/claims.h"
+#include "compare/process/answer.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/memory.h"
 #include "compare/process/pool.h"
@@ -180,12 +181,6 @@ json::Value numbers(const std::vector<double>& values) {
   return out;
 }
 
-std::vector<double> numbers(const json::Value* values) {
-  std::vector<double> out;
-  for (const json::Value& v : *values->array()) out.push_back(v.to_double().value_or(0));
-  return out;
-}
-
 // The samples of a case, taken in a child process and sent as JSON.
 Result<std::vector<Samples>> time_in_child(Subject& subject, const Problem& problem, const Subjects& subjects,
                                            const BenchOptions& options,
@@ -203,8 +198,12 @@ Result<std::vector<Samples>> time_in_child(Subject& subject, const Problem& prob
   if (!list) return list.error();
   if (!list->array()) return Error{"no samples", 0, ""};
   std::vector<Samples> out;
-  for (const json::Value& one : *list->array())
-    out.push_back({string(one.text("temperature")), numbers(one.find("seconds")), numbers(one.find("copy"))});
+  for (const json::Value& one : *list->array()) {
+    Answer said(one);
+    out.push_back({said.text("temperature"), said.numbers("seconds"), said.numbers("copy")});
+    if (!said.whole() || out.back().seconds.empty())
+      return Error{"the child's samples cannot be read", 0, ""};
+  }
   return out;
 }
 

@@ -152,7 +152,7 @@ class CertifyRun {
       return to_text(r);
     };
     hooks.result = [&](size_t i, const std::string& text) {
-      if (!taken(i)) take(plan_.tasks[i], task_from(text));
+      if (!taken(i)) take(plan_.tasks[i], task_from(text, plan_.records[plan_.tasks[i].part].runs.size()));
       return !unwritten_;
     };
     run_tasks(plan_.tasks.size(), jobs(), options_.timeout, std::move(hooks));

@@ -9,6 +9,7 @@
 #include "compare/commands/options.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/runs.h"
+#include "compare/process/answer.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/report/build.h"
@@ -56,42 +57,46 @@ std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& refer
   return out;
 }
 
-// What a worker's answer says of one case.
-struct Recorded {
-  std::optional<std::string> failed;  // why nothing was recorded
-  bool unsupported = false;
-  std::vector<RecordedPlane> planes;
-  std::string unpinned;
-};
-
-Recorded recorded_from(const std::string& text, const Problem& problem) {
+Recorded not_recorded(std::string why) {
   Recorded out;
-  const size_t end = text.find('\n');
-  const Result<json::Value> head = json::parse(std::string_view(text).substr(0, end));
-  if (!head || head->find("failed")) {
-    out.failed = head ? std::string(head->text("failed")) : "the worker's answer cannot be read";
-    return out;
-  }
-  out.unsupported = head->find("unsupported");
-  if (out.unsupported) return out;
-  const json::Array& digests = *head->find("digests")->array();
-  const bool whole = head->find("bytes")->to_bool().value_or(false);
-  size_t at = end + 1;
-  for (Plane& plane : output_planes(problem)) {
-    RecordedPlane recorded{std::move(plane), *digests[out.planes.size()].string(), {}};
-    if (whole) {
-      const size_t bytes = recorded.plane.bytes();
-      recorded.bytes.emplace(bytes);
-      if (bytes) std::memcpy(recorded.bytes->data(), text.data() + at, bytes);
-      at += bytes;
-    }
-    out.planes.push_back(std::move(recorded));
-  }
-  out.unpinned = head->text("unpinned");
+  out.failed = std::move(why);
   return out;
 }
 
 }  // namespace
+
+Recorded recorded_from(const std::string& text, const Problem& problem) {
+  const Recorded unreadable = not_recorded("the worker's answer cannot be read");
+  const size_t end = text.find('\n');
+  const Result<json::Value> head = json::parse(std::string_view(text).substr(0, end));
+  if (!head || end == std::string::npos) return unreadable;
+  Answer said(*head);
+  if (head->find("failed")) {
+    const std::string why = said.text("failed");
+    return said.whole() ? not_recorded(why) : unreadable;
+  }
+  Recorded out;
+  out.unsupported = head->find("unsupported");
+  if (out.unsupported) return out;
+  const std::vector<std::string> digests = said.texts("digests");
+  const bool bytes_follow = said.truth("bytes");
+  if (head->find("unpinned")) out.unpinned = said.text("unpinned");
+  std::vector<Plane> planes = output_planes(problem);
+  if (!said.whole() || digests.size() != planes.size()) return unreadable;
+  std::string_view left = std::string_view(text).substr(end + 1);
+  for (size_t i = 0; i < planes.size(); ++i) {
+    RecordedPlane recorded{std::move(planes[i]), digests[i], {}};
+    if (bytes_follow) {
+      const size_t bytes = recorded.plane.bytes();
+      if (left.size() < bytes) return unreadable;
+      recorded.bytes.emplace(bytes);
+      if (bytes) std::memcpy(recorded.bytes->data(), left.data(), bytes);
+      left.remove_prefix(bytes);
+    }
+    out.planes.push_back(std::move(recorded));
+  }
+  return left.empty() ? out : unreadable;
+}
 
 int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
   if (const auto error = cannot_write(options.output, "--output")) {

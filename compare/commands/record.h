@@ -2,6 +2,7 @@
 // absent (compare/packs/pack.h).
 #pragma once
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,16 @@ struct RecordOptions {
 // The last line on `out` is `N passed, N failed, N skipped`: recorded, not recorded, unsupported. Exit
 // status: 0; 1 a case could not be run; 2 the pack cannot be written; 3 nothing was recorded.
 int run_record(const RecordOptions&, const Subjects&, std::FILE* out, std::FILE* err);
+
+// What a worker's answer says of one case.
+struct Recorded {
+  std::optional<std::string> failed;  // why nothing was recorded
+  bool unsupported = false;
+  std::vector<RecordedPlane> planes;
+  std::string unpinned;
+};
+// `failed` where the text cannot be read as an answer of this Problem.
+Recorded recorded_from(const std::string& text, const Problem& problem);
 
 void register_record(Program&);
 

@@ -10,6 +10,7 @@
 #include "compare/commands/kept_results.h"
 #include "compare/commands/sharing.h"
 #include "compare/judge/verdict.h"
+#include "compare/process/answer.h"
 #include "compare/process/crew.h"
 #include "compare/process/pool.h"
 #include "fixtures/files.h"
@@ -28,17 +29,13 @@ json::Value list_of(const std::vector<string>& words) {
   return out;
 }
 
-std::vector<string> words_of(const json::Value& list) {
-  std::vector<string> out;
-  for (const json::Value& w : *list.array()) out.emplace_back(*w.string());
-  return out;
-}
-
 CheckedCase breached(const string& why) {
   CheckedCase out;
   out.report.breach = message_breach(why);
   return out;
 }
+
+CheckedCase unreadable() { return breached("the worker sent a result that cannot be read"); }
 
 string digest_of_text(const string& text) { return sha256(std::as_bytes(std::span(text))); }
 
@@ -81,19 +78,23 @@ string to_text(const CheckedCase& c) {
 
 CheckedCase checked_from(const string& text) {
   const Result<json::Value> v = json::parse(text);
-  const auto breach = v && v->find("breach") ? verdict_from_json(*v->find("breach")) : Error{"", 0, ""};
-  if (!breach) return breached("the worker sent a result that cannot be read");
+  if (!v) return unreadable();
+  Answer said(*v);
   CheckedCase c;
-  c.report.judged = words_of(*v->find("judged"));
-  c.report.missing = words_of(*v->find("missing"));
-  c.report.notes = words_of(*v->find("notes"));
-  c.report.judges = v->text("judges");
+  c.report.judged = said.texts("judged");
+  c.report.missing = said.texts("missing");
+  c.report.notes = said.texts("notes");
+  c.report.judges = said.text("judges");
+  const auto breach = verdict_from_json(said.member("breach"));
+  if (const json::Value& found = said.member("blocks"); !found.is_null()) {
+    Answer blocks(found);
+    c.blocks = JudgedBlocks{blocks.count("simd"), blocks.count("reference"), blocks.count("counted")};
+    if (!blocks.whole()) return unreadable();
+  }
+  c.early = said.text("early");
+  c.explainable = said.truth("explainable");
+  if (!said.whole() || !breach) return unreadable();
   if (!breach->breaches.empty()) c.report.breach = breach->breaches.front();
-  const auto count = [&](const char* who) { return v->find("blocks")->find(who)->to_int().value_or(0); };
-  if (!v->find("blocks")->is_null())
-    c.blocks = JudgedBlocks{count("simd"), count("reference"), count("counted")};
-  c.early = v->text("early");
-  c.explainable = v->find("explainable")->to_bool().value_or(false);
   c.elsewhere = true;
   return c;
 }

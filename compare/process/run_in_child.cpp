@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compare/process/answer.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "fixtures/json.h"
@@ -61,9 +62,10 @@ IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::ve
     out.why = head->text("unsupported");
     return out;
   }
-  out.execution.served = {std::string(head->text("by")),
-                          static_cast<int>(head->find("launches")->to_int().value_or(0))};
-  out.execution.seconds = head->find("seconds")->to_double().value_or(0);
+  Answer said(*head);
+  out.execution.served = {said.text("by"), static_cast<int>(said.count("launches"))};
+  out.execution.seconds = said.seconds("seconds");
+  if (!said.whole()) return crashed("the child's answer cannot be read");
   if (head->find("error")) out.execution.error = head->text("error");
   if (head->find("trespass")) out.execution.trespass = head->text("trespass");
   size_t at = end + 1;

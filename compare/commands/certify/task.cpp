@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 
 #include "compare/commands/certify/failure.h"
+#include "compare/judge/verdict.h"
+#include "compare/process/answer.h"
 #include "fixtures/sha256.h"
 
 namespace assay {
@@ -103,6 +105,20 @@ void judge_side(const CertifyPart& part, const CertifySide& side, CertifyPiece& 
   if (result.failure.is_null()) result.failure = failure_of(part, side, piece, d, subjects);
 }
 
+// Whether a failure is null, a text, or a line with a verdict that can be read.
+bool is_failure(const json::Value& failure) {
+  if (failure.is_null()) return true;
+  if (!failure.find("line")) return failure.find("text") && failure.find("text")->string();
+  const json::Value* verdict = failure.find("verdict");
+  return failure.find("line")->string() && verdict && verdict_from_json(*verdict);
+}
+
+TaskResult unreadable() {
+  TaskResult r;
+  r.trouble = "the worker's answer cannot be read";
+  return r;
+}
+
 }  // namespace
 
 int64_t certify_task(int64_t inputs_of_part, int64_t piece) {
@@ -153,21 +169,24 @@ std::string to_text(const TaskResult& r) {
                                   {"seconds", r.seconds}}));
 }
 
-TaskResult task_from(const std::string& text) {
-  TaskResult r;
+TaskResult task_from(const std::string& text, size_t sides) {
   const Result<json::Value> v = json::parse(text);
-  if (!v || !v->find("sides") || !v->find("sides")->array()) {
-    r.trouble = "the worker's answer cannot be read";
-    return r;
+  if (!v) return unreadable();
+  Answer said(*v);
+  TaskResult r;
+  r.digests = said.text("digests");
+  r.hashes = said.text("hashes");
+  r.law = said.text("law");
+  r.trouble = said.text("trouble");
+  r.seconds = said.seconds("seconds");
+  bool whole = true;
+  for (const json::Value& s : said.list("sides")) {
+    Answer side(s);
+    r.sides.push_back({side.count("differ"), side.member("failure")});
+    whole = whole && side.whole() && is_failure(r.sides.back().failure);
   }
-  r.digests = v->text("digests");
-  r.hashes = v->text("hashes");
-  r.law = v->text("law");
-  r.trouble = v->text("trouble");
-  r.seconds = v->find("seconds")->to_double().value_or(0);
-  for (const json::Value& s : *v->find("sides")->array())
-    r.sides.push_back({s.find("differ")->to_int().value_or(0), *s.find("failure")});
-  return r;
+  const bool all_sides = r.sides.size() == sides || (r.sides.empty() && !r.trouble.empty());
+  return said.whole() && whole && all_sides ? r : unreadable();
 }
 
 }  // namespace assay

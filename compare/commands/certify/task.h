@@ -34,8 +34,9 @@ struct TaskResult {
 TaskResult run_task(const CertifyPart&, const std::vector<CertifySide>& sides, int64_t first, int64_t end,
                     const Subjects&);
 
-// A result as a worker sends it, and back.
+// A result as a worker sends it, and back. `sides`: how many the task was judged on. Text that cannot be read
+// is trouble.
 std::string to_text(const TaskResult&);
-TaskResult task_from(const std::string& text);
+TaskResult task_from(const std::string& text, size_t sides);
 
 }  // namespace assay
