@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare/process/output_of.h"
+#include "contract/words.h"
 #include "fast/ptx/one_entry.h"
 #include "fixtures/files.h"
 
@@ -132,17 +133,23 @@ Result<Machine> Toolkit::compile(const std::string& path, const std::string& ent
 }
 
 Result<Compiled> read_resources(const std::string& text) {
-  const auto number = [&](const char* before, const char* after) {
+  std::string wrong;  // the first number that no kernel has
+  const auto number = [&](std::string_view before, std::string_view after) {
     const std::string found = number_between(text, before, after);
-    return found.empty() ? 0 : std::stoi(found);
+    if (found.empty()) return 0;
+    const auto n = parse_integer<int>(found);
+    if (!n && wrong.empty()) wrong = concat({before, found, after});
+    return n.value_or(0);
   };
   Compiled c;
   c.registers = number("Used ", " registers");
-  if (c.registers == 0) return Error{"ptxas -v says nothing of registers: " + text.substr(0, 300), 0, ""};
   c.stack = number("", " bytes stack frame");
   c.spill_stores = number("", " bytes spill stores");
   c.spill_loads = number("", " bytes spill loads");
   c.static_shared = static_cast<uint64_t>(number("", " bytes smem"));
+  if (!wrong.empty())
+    return Error{"ptxas -v says '" + wrong + "', which is no number from 0 to 2147483647", 0, ""};
+  if (c.registers == 0) return Error{"ptxas -v says nothing of registers: " + text.substr(0, 300), 0, ""};
   return c;
 }
 

@@ -110,6 +110,17 @@ TEST(ModelToolkit, ReadsWhatPtxasSays) {
   EXPECT_FALSE(read_resources("ptxas fatal : Unsupported .version"));
 }
 
+TEST(ModelToolkit, SaysWhichNumberOfPtxasItCannotRead) {
+  const auto error_of = [](const char* text) {
+    const auto c = read_resources(text);
+    return c ? std::string("it is read") : c.error().message;
+  };
+  EXPECT_EQ(error_of("Used 99999999999999999999 registers"),
+            "ptxas -v says 'Used 99999999999999999999 registers', which is no number from 0 to 2147483647");
+  EXPECT_EQ(error_of("Used 8 registers, 1.5 bytes smem"),
+            "ptxas -v says '1.5 bytes smem', which is no number from 0 to 2147483647");
+}
+
 TEST(ModelToolkit, WithoutPtxasSaysWhatIsMissing) {
   Toolkit toolkit("/nonexistent/ptxas", "/nonexistent/nvdisasm");
   EXPECT_EQ(toolkit.ptxas_version(), "");
