@@ -124,7 +124,7 @@ Subjects make_subjects(const CommonOptions& common) {
     s.owned.push_back(std::move(*plugin));
   }
   if (!common.python.empty()) {
-    auto function = make_python_subject(common.python, common.python_spec);
+    auto function = make_python_subject(common.python, common.python_spec, common.timeout);
     if (!function) throw Refusal{function.error().text()};
     s.owned.push_back(std::move(*function));
   }

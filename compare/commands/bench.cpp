@@ -446,6 +446,7 @@ void register_bench(Program& program) {
   c.option("--against", bench->against, "results of an earlier run; fail if a case is slower");
   c.option("--noise", bench->noise, "relative slowdown that counts as slower").positive().show_default();
   c.callback([&program, bench] {
+    program.common.timeout = bench->timeout;  // a subject that another process serves waits no longer for it
     const Subjects subjects = program.make_subjects(program.common);
     bench->subjects = chosen_subjects(program.common, subjects, "reference,host");
     bench->environment = environment_of(program.common);

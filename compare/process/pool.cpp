@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "compare/process/crew.h"
@@ -173,25 +174,27 @@ Result<std::string> in_child(const std::function<std::string()>& work, double ti
 
 namespace {
 
-Support support_in_child(const std::function<Support()>& asked) {
+Support support_in_child(const Subject& subject, const char* what, const std::function<Support()>& asked) {
   const Result<std::string> answer = in_child(
       [&] {
         const Support support = asked();
         return (support.yes ? "y" : "n") + support.why;
       },
       60);
-  if (!answer) return {false, answer.error().text()};
+  if (!answer)
+    return {false,
+            fmt::format("{} did not say whether it {}: {}", subject.name(), what, answer.error().text())};
   return {answer->starts_with('y'), answer->substr(1)};
 }
 
 }  // namespace
 
 Support present_in_child(const Subject& subject) {
-  return support_in_child([&] { return subject.present(); });
+  return support_in_child(subject, "is here", [&] { return subject.present(); });
 }
 
 Support supports_in_child(const Subject& subject, const Problem& problem) {
-  return support_in_child([&] { return subject.supports(problem); });
+  return support_in_child(subject, "supports the line", [&] { return subject.supports(problem); });
 }
 
 }  // namespace assay

@@ -1,6 +1,7 @@
 #include "compare/subjects/python_function.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -8,8 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -26,6 +29,9 @@ namespace assay {
 namespace {
 
 constexpr char kServe[] = "from assay._serve_program import main; main()";
+
+// The time in which an interpreter had to answer is over.
+struct Late {};
 
 // A process that reads questions and writes answers: a line of JSON each, and bytes behind it.
 class Interpreter {
@@ -62,6 +68,15 @@ class Interpreter {
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
+  // From now on reading throws Late once so many seconds have gone by; empty: it waits without an end, and
+  // the limit of the task in progress holds.
+  void must_answer_within(std::optional<double> seconds) {
+    deadline_.reset();
+    if (seconds)
+      deadline_ =
+          Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*seconds));
+  }
+
   // Sends a question with the bytes behind it. False once the other side has ended.
   bool ask(const json::Value& question, std::span<const ConstBuffer> planes) {
     const std::string text = json::dump(question) + "\n";
@@ -82,6 +97,7 @@ class Interpreter {
   }
   bool read_all(void* to, size_t size) {
     for (auto* at = static_cast<char*>(to); size > 0;) {
+      wait_for_bytes();
       const ssize_t n = ::read(from_, at, size);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return false;
@@ -100,6 +116,18 @@ class Interpreter {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  void wait_for_bytes() const {
+    if (!deadline_) return;
+    for (;;) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
+      pollfd one{from_, POLLIN, 0};
+      const int ready = ::poll(&one, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 1000)));
+      if (ready > 0 || (ready < 0 && errno != EINTR)) return;  // reading says what is wrong
+      if (left <= 0) throw Late{};
+    }
+  }
   bool write_all(const void* from, size_t size) {
     for (auto* at = static_cast<const char*>(from); size > 0;) {
       const ssize_t n = ::write(to_, at, size);
@@ -112,6 +140,7 @@ class Interpreter {
   }
   pid_t pid_ = -1;
   int to_ = -1, from_ = -1;
+  std::optional<Clock::time_point> deadline_;
 };
 
 json::Value plane_words(const Plane& plane, size_t bytes) {
@@ -120,8 +149,8 @@ json::Value plane_words(const Plane& plane, size_t bytes) {
 
 class PythonSubject final : public Subject {
  public:
-  PythonSubject(std::string function, std::string spec)
-      : function_(std::move(function)), spec_(std::move(spec)) {
+  PythonSubject(std::string function, std::string spec, double timeout)
+      : function_(std::move(function)), spec_(std::move(spec)), timeout_(timeout) {
     name_ = "python:" + function_.substr(function_.find(':') + 1);
     const char* chosen = std::getenv("ASSAY_PYTHON");
     program_ = chosen && *chosen ? chosen : "python3";
@@ -171,7 +200,18 @@ class PythonSubject final : public Subject {
  private:
   // What it says when it has imported the function; empty where all is well.
   std::string greeting(Interpreter& started) const {
-    const auto said = started.answer();
+    std::optional<json::Value> said;
+    started.must_answer_within(timeout_);
+    try {
+      said = started.answer();
+    } catch (const Late&) {
+      return fmt::format(
+          "the interpreter {} did not say within {:g} s that it has imported {}: it hangs, or the import "
+          "takes "
+          "longer than --timeout allows",
+          program_, timeout_, function_);
+    }
+    started.must_answer_within({});
     if (said) return std::string(said->text("status") == "ok" ? std::string_view{} : said->text("why"));
     return fmt::format(
         "the interpreter {} ended with {} before it had imported the package: type  {} -m pip install "
@@ -203,6 +243,7 @@ class PythonSubject final : public Subject {
   }
 
   std::string function_, spec_, name_, program_;
+  double timeout_;
   mutable std::unique_ptr<Interpreter> interpreter_;
   mutable pid_t owner_ = -1;
   mutable bool looked_ = false;
@@ -211,12 +252,13 @@ class PythonSubject final : public Subject {
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_python_subject(const std::string& function, const std::string& spec) {
+Result<std::unique_ptr<Subject>> make_python_subject(const std::string& function, const std::string& spec,
+                                                     double timeout) {
   const size_t colon = function.find(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == function.size())
     return Error{fmt::format("--python: expected package.module:function, found '{}'", function), 0,
                  "such as kernels.mxfp8:quantize"};
-  return {std::make_unique<PythonSubject>(function, spec)};
+  return {std::make_unique<PythonSubject>(function, spec, timeout)};
 }
 
 }  // namespace assay

@@ -13,10 +13,11 @@ namespace assay {
 // uses the subject starts one and keeps it; when it ends, the case at hand has failed, and the next case
 // starts another. `spec` are a format and keys, "mxfp8 dir=both": lines that say something else are
 // unsupported. Where it is empty, the function's attribute assay_spec says it, or every line is tried whose
-// only input is x.
+// only input is x. The interpreter has `timeout` seconds to import the function.
 //
 // name() is "python:<function>". present() starts an interpreter, imports the function and says what it said
 // if that fails. Error: `function` is not two names with a colon between them.
-Result<std::unique_ptr<Subject>> make_python_subject(const std::string& function, const std::string& spec);
+Result<std::unique_ptr<Subject>> make_python_subject(const std::string& function, const std::string& spec,
+                                                     double timeout);
 
 }  // namespace assay

@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -66,8 +67,8 @@ def place(tmp_path_factory):
     return folder
 
 
-def program(place, *words, timeout=300):
-    env = {**os.environ, "ASSAY_PYTHON": sys.executable}
+def program(place, *words, timeout=300, interpreter=sys.executable):
+    env = {**os.environ, "ASSAY_PYTHON": str(interpreter)}
     done = subprocess.run([kProgram, *map(str, words)], cwd=place, capture_output=True, text=True, timeout=timeout, env=env)
     return done.returncode, done.stdout + done.stderr
 
@@ -111,6 +112,16 @@ def test_spec_and_lines(place):
 def test_crash_and_hang_cost_one_case(place, name, said):
     status, text = program(place, "run", line(2), line(3), line(4), "--jobs", 1, "--timeout", 6, "--python", f"kernels:{name}")
     assert status == 1 and "2 passed, 1 failed, 0 skipped" in text and said in text, text
+
+
+@pytest.mark.parametrize("words", [("run", line(2), "--require", "python:right"), ("bench", line(2), "--subject", "python:right"), ("hunt", "--seconds", 5)])
+def test_an_interpreter_that_never_answers(place, words):
+    script = place / "sleeps"
+    script.write_text("#!/bin/sh\nexec sleep 100\n")
+    script.chmod(0o755)
+    start = time.monotonic()
+    status, text = program(place, *words, "--python", "kernels:right", "--timeout", 3, interpreter=script)
+    assert status in (1, 2, 3) and "did not say within 3 s that it has imported kernels:right" in text and time.monotonic() - start < 25, text
 
 
 def test_exceptions(place):
