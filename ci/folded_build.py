@@ -2,6 +2,7 @@
 import os
 import re
 import subprocess
+import tempfile
 
 import fold
 import source_copy
@@ -9,6 +10,11 @@ from tally import ROOT, cores
 
 # A copy is compiled by the same paths as the sources (as ci/build says them to ccache), so what is not edited comes from the cache.
 kEnvironment = {**os.environ, "CCACHE_BASEDIR": str(ROOT)}
+
+
+def temporary_folder():
+    """A folder for what one run of a judge leaves behind (TMPDIR), which ends with it, whatever became of the run."""
+    return tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
 
 
 def compiled(tree, targets, errors=0):
@@ -59,11 +65,11 @@ def blamed(output, folds):
 
 class FoldedBuild:
     """Compiles `edits` into one build of the copy `tree`: of each number, edits (fold.Edit) by the names of their files. `usable` are the numbers that it holds, `unfolded` those
-    that need a build of their own; what is in neither does not compile, and `forget` is told of it at once."""
+    that need a build of their own: what cannot be folded, and what the compiler blames here (`leave` is told of that at once). An edit may compile alone and not beside the
+    line that it edits: the two `return` another type."""
 
-    def __init__(self, tree, edits, targets, forget=lambda wrong: None):
-        self.tree, self.edits = tree, edits
-        self.unfolded, self.invalid = set(), set()
+    def __init__(self, tree, edits, targets, leave=lambda blamed: None):
+        self.tree, self.edits, self.unfolded = tree, edits, set()
         self.names = sorted({name for files in edits.values() for name in files})
         source_copy.sync(tree, keep=(fold.kHeaderName, *self.names))
         source_copy.write(tree / fold.kHeaderName, fold.kHeader.replace("@COUNT@", str(max(edits, default=0))).encode())
@@ -77,9 +83,9 @@ class FoldedBuild:
                 log = tree / "build/folded.log"
                 log.write_text(output)
                 raise RuntimeError(f"the folded sources do not compile, and no edit is to blame: {log.relative_to(ROOT)}\n{errors_of(output)[:2000]}")
-            forget(wrong)
-            self.invalid |= wrong
-        self.usable = set(edits) - self.unfolded - self.invalid
+            leave(wrong)
+            self.unfolded |= wrong
+        self.usable = set(edits) - self.unfolded
 
     def write(self):
         """What cannot be folded in one file is left out of all."""
@@ -87,7 +93,7 @@ class FoldedBuild:
             folds, before = {}, set(self.unfolded)
             for name in self.names:
                 mine = {n: files[name] for n, files in self.edits.items() if name in files}
-                folds[name] = fold.Fold((ROOT / name).read_text(), mine, without=self.unfolded | self.invalid)
+                folds[name] = fold.Fold((ROOT / name).read_text(), mine, without=self.unfolded)
                 self.unfolded |= set(folds[name].left)
             if self.unfolded == before:
                 break

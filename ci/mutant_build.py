@@ -16,7 +16,7 @@ def edited_line(edit):
 
 def put(edit):
     """Makes the copy the sources with one edit."""
-    source_copy.sync(kTree)
+    unedited()
     source = (ROOT / edit.file).read_text()
     begin, end, new = edit_of_line(source, edit.line, edited_line(edit))
     source_copy.write(kTree / edit.file, (source[:begin] + new + source[end:]).encode())
@@ -26,7 +26,12 @@ def compiles(targets):
     return folded_build.compiled(kTree, targets, errors=1)[0]   # the first error tells that it is no mutant
 
 
-def folded(edits, targets, forget):
-    """One build of many edits, by number; `forget` is told which do not compile."""
+def unedited():
+    """Makes the copy the sources."""
+    source_copy.sync(kTree)
+
+
+def folded(edits, targets, leave):
+    """One build of many edits, by number; `leave` is told which do not compile in it."""
     by_file = {n: {e.file: [edit_of_line((ROOT / e.file).read_text(), e.line, edited_line(e))]} for n, e in edits.items()}
-    return folded_build.FoldedBuild(kTree, by_file, targets, lambda wrong: forget([edits[n] for n in wrong]))
+    return folded_build.FoldedBuild(kTree, by_file, targets, lambda blamed: leave([edits[n] for n in blamed]))

@@ -10,7 +10,7 @@ import time
 
 import folded_build
 import mutant_build
-from remembered import read_json, write_whole
+from remembered import Remembered, digest, read_json, write_whole
 from tally import ROOT, read_tally
 
 
@@ -86,6 +86,12 @@ def nothing_ran(output):
     return tally is not None and tally.passed + tally.failed == 0
 
 
+def must_pass(command, status, output):
+    """RuntimeError where a part fails with nothing edited. One in which no case runs does not."""
+    if status != 0 and not nothing_ran(output):
+        raise RuntimeError(f"with nothing edited, `{' '.join(command)}` fails ({status}):\n{output[-2000:]}")
+
+
 class Judges:
     """The parts of a room's suites, run on one build of many edits. A part is run on an edit only if it reaches that edit when nothing is edited (learn)."""
 
@@ -109,26 +115,41 @@ class Judges:
     def run(self, command, number, limit, reached=None):
         """Exit status, or "hangs"; output; seconds."""
         start = time.monotonic()
-        environment = {**os.environ, "ASSAY_MUTANT": str(number), **({"ASSAY_MUTANTS_REACHED": str(reached)} if reached else {})}
-        process = subprocess.Popen([self.bin / command[0], *command[1:]], cwd=mutant_build.kTree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
-        try:
-            output, status = process.communicate(timeout=limit)[0], process.returncode
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, status = process.communicate()[0], "hangs"
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
+        with folded_build.temporary_folder() as folder:   # an edit that crashes a test leaves its files
+            environment = {**os.environ, "TMPDIR": folder, "ASSAY_MUTANT": str(number), **({"ASSAY_MUTANTS_REACHED": str(reached)} if reached else {})}
+            process = subprocess.Popen([self.bin / command[0], *command[1:]], cwd=mutant_build.kTree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                       start_new_session=True)
+            try:
+                output, status = process.communicate(timeout=limit)[0], process.returncode
+            except BaseException as error:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, status = process.communicate()[0], "hangs"
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
         return status, output.decode(errors="replace"), time.monotonic() - start
 
-    def learn(self, shared):
-        """Runs every part with nothing edited, which must pass, and learns what it reaches. What was learnt of the same build before is known."""
+    def build(self, names):
+        """A digest of these programs and of the suites."""
         built = hashlib.sha256()
-        for name in targets(self.name):
+        for name in names:
             built.update((self.bin / name).read_bytes())
         for suite in sorted((ROOT / "fixtures/suites").glob("*.cases")):
             built.update(suite.read_bytes())
-        build = built.hexdigest()
+        return built.hexdigest()
+
+    def unedited_passes(self):
+        """Runs every part on a build with nothing edited: RuntimeError at one that fails. What passed on the same build before is not run again."""
+        passed = Remembered(ROOT / "build/mutants/passed_unedited.json")
+        build = self.build(sorted({command[0] for _, command in self.parts}))
+        for _, command in self.parts:
+            if digest(build, *command) not in passed:
+                status, output, _ = self.run(command, 0, 1800)
+                must_pass(command, status, output)
+                passed.add(digest(build, *command))
+
+    def learn(self, shared):
+        """Runs every part with nothing edited, which must pass, and learns what it reaches. What was learnt of the same build before is known."""
+        build = self.build(targets(self.name))
         before = shared.once(lambda: read_json(self.path, {}))
         self.known = before["parts"] if before.get("build") == build else {}
         commands = [command for _, command in self.parts if " ".join(command) not in self.known]
@@ -142,10 +163,8 @@ class Judges:
         file = ROOT / "build/mutants" / name
         file.write_bytes(bytes(self.count + 1))
         status, output, seconds = self.run(command, 0, 1800, file)
-        empty = nothing_ran(output)
-        if status != 0 and not empty:
-            raise RuntimeError(f"with nothing edited, `{' '.join(command)}` fails ({status}):\n{output[-2000:]}")
-        return {"reached": [] if empty else [n for n, seen in enumerate(file.read_bytes()) if seen], "seconds": round(seconds, 2)}
+        must_pass(command, status, output)
+        return {"reached": [] if nothing_ran(output) else [n for n, seen in enumerate(file.read_bytes()) if seen], "seconds": round(seconds, 2)}
 
     def verdict(self, number):
         """(verdict, suite, note) of the edit with this number: at the first part that fails, crashes, or takes ten times its time."""

@@ -60,11 +60,11 @@ def save(room, rows):
     write_whole(ROOT / kFolder / f"{room}.tsv", "\n".join(["\t".join(kColumns), *(row.text() for row in ordered)]) + "\n")
 
 
-def present(rows):
+def present(rows, root=ROOT):
     """The rows whose line still stands in its file; their line numbers are those of now."""
     places = {}
     for name in {row.file for row in rows.values()}:
-        file, places[name] = ROOT / name, collections.defaultdict(list)
+        file, places[name] = root / name, collections.defaultdict(list)
         for n, line in enumerate(file.read_text().splitlines() if file.is_file() else [], 1):
             places[name][line.strip()].append(n)
     out = []
@@ -88,9 +88,9 @@ class Score:
         return 100 * self.killed / judged if judged else 0
 
 
-def score(room):
+def score(room, root=ROOT):
     out = Score()
-    for row in present(load(room)):
+    for row in present(load(room, root), root):
         setattr(out, row.verdict, getattr(out, row.verdict) + 1)
         if row.verdict == "killed":
             out.suites[row.suite] += 1
