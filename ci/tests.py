@@ -92,6 +92,7 @@ def main():
         total += run_counted("python assay_pack", [python_with_numpy(), "tests/python/test_assay_pack.py", program], timeout=kTimeout)
         total += run_counted("attention witness", [sys.executable, "tests/reference/attention_witness.py", program], timeout=kTimeout)
         total += run_counted("KV cache witness", [sys.executable, "tests/reference/kv_cache_witness.py", program], timeout=kTimeout)
+        total += run_counted("temporary files", [sys.executable, "tests/self/mutants/test_judges.py", program.parent / "test_env"], timeout=kTimeout)
         total += run_counted("resumed runs", [sys.executable, "tests/compare/process/test_resumed_runs.py", program], timeout=kTimeout)
         total += browser_pages(program)
     finish(total)
