@@ -79,7 +79,7 @@ class Array:
                             "convert it first, for instance numpy.asarray(x)") from None
         if name not in kDtypes:
             raise PackError(f"{what}: expected one of {', '.join(sorted(kDtypes))}, found {name}; convert it first, "
-                            "for instance x.astype(numpy.float32)")
+                            f"for instance {what}.astype(numpy.{'uint8' if name.startswith(('int', 'uint')) and what.endswith(('.data', '.scale_inv', '.scale_gemm')) else 'float32'})")
         self.name, self.dtype, self.data = name, kDtypes[name], data.tobytes()
         self.count = math.prod(self.shape)
 

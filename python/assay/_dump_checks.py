@@ -20,7 +20,9 @@ def check_plane(where, plane, array, encoding, counts):
     if narrow and int(narrow[1]) != kSmallElements.get(encoding):
         raise PackError(f"{where}: {plane}: expected {encoding}, found {array.name}: a tensor of {narrow[1]}-bit codes is no plane of {encoding}")
     if bits_of_word(array.dtype) != (8 if small else bits) or (array.dtype != word and array.dtype[0] not in "UI" and not (small and array.dtype == "U8")):
-        raise PackError(f"{where}: {plane}: expected {word if not small else 'U8'} or an integer of its width, found {array.name}")
+        said = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}.get(array.name) if plane == "x" else None
+        cure = f": the line's word {encoding} is not that of this tensor; write {said} there, or pass the tensor that the kernel read" if said else ""
+        raise PackError(f"{where}: {plane}: expected {word if not small else 'U8'} or an integer of its width, found {array.name}{cure}")
     if array.count not in counts:
         either = " or ".join(str(n) for n in sorted(counts))
         raise PackError(f"{where}: {plane}: expected {either} elements, found {array.count} of shape {list(array.shape)}; pass the tensor that the line describes")

@@ -203,7 +203,9 @@ class RefusedAtOnce(unittest.TestCase):
         self.refused("row.scale_inv: expected 192 or 512 elements, found 6144", row__scale_inv=np.zeros((64, 96), np.uint8))
         self.refused("row.data: expected 6144 elements, found 6143", row__data=np.zeros(6143, np.uint8))
         self.refused("row.data: expected F8_E4M3 or an integer of its width, found float32", row__data=np.zeros((64, 96), np.float32))
-        self.refused("x: expected BF16 or an integer of its width, found float32", x=np.zeros((64, 96), np.float32))
+        self.refused("x: expected BF16 or an integer of its width, found float32: the line's word bf16 .*write f32 there", x=np.zeros((64, 96), np.float32))
+        self.refused(r"row.data: .*found int64; convert it first, for instance row.data.astype\(numpy.uint8\)", row__data=np.zeros((64, 96), np.int64))
+        self.refused(r"x: .*found int64; convert it first, for instance x.astype\(numpy.float32\)", x=np.zeros((64, 96), np.int64))
         with self.assertRaisesRegex(PackError, "expected a plane that can be judged"):
             Pack().add_planes(self.LINE, {"x": bf16((64, 96))}, module="m")
 
