@@ -106,7 +106,7 @@ def watch(words: Sequence[str]) -> int:
         try:
             import numpy   # noqa: F401
         except ImportError:
-            raise AssayError("--sdc needs NumPy, found none; type  python3 -m pip install 'assay-oracle[numpy]'") from None
+            raise AssayError("--sdc needs NumPy, found none; type  python3 -m pip install '.[numpy]'  in a clone of Assay") from None
     if args.dask:
         from .distributed import DaskJudges
         judges = DaskJudges(args.dask)

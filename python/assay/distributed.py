@@ -37,7 +37,7 @@ def _client(client: Any) -> Any:
     try:
         from dask.distributed import Client
     except ImportError:
-        raise AssayError("expected Dask, found none; type  python3 -m pip install 'assay-oracle[distributed]'") from None
+        raise AssayError("expected Dask, found none; type  python3 -m pip install '.[distributed]'  in a clone of Assay") from None
     try:
         return Client(client, timeout="30s")
     except OSError as error:
