@@ -37,6 +37,9 @@ std::vector<CaseResult> run(const std::vector<SuiteEntry>& list, const Subjects&
   return out;
 }
 
+// What a program that calls run_cases gets where it sets nothing (docs/library.md).
+TEST(Runner, ACaseMayTakeAMinuteUnlessSaidOtherwise) { EXPECT_EQ(RunSettings{}.timeout, 60); }
+
 TEST(Runner, OrderAndVerdictsDoNotDependOnJobs) {
   const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
     if (p.x.fill.seed % 7 == 3) fakes::output(out, "row.data")->bytes[0] ^= std::byte{1};

@@ -457,5 +457,15 @@ TEST(TiledCase, AWindowHasTheTensorsAmax) {
   EXPECT_EQ(part->got.size(), 4u);  // the amaxes are given
 }
 
+// "columns 512..1535, the part that was searched": in a tensor that is larger than a window.
+TEST(TiledCase, AWindowEndsBeforeALargeTensor) {
+  const auto tiling = tiling_of(line("quantize mxfp8 2048x2048 bf16"), kSmallTile);
+  ASSERT_TRUE(tiling);
+  const Tile window = window_around(*tiling, {1000, 1001, 600, 601});
+  EXPECT_EQ(window.row, 896);
+  EXPECT_EQ(window.col, 512);
+  EXPECT_EQ(window.shape, (Shape{256, 1024}));
+}
+
 }  // namespace
 }  // namespace assay
