@@ -68,6 +68,8 @@ struct CodeView {
 struct TensorScalars {
   float amax = 0, scale = 0, scale_inv = 0;
   float own_amax = 0;  // of the tensor, whatever amax is given or was there before
+  uint32_t nan_bits =
+      0;  // the largest pattern of any NaN of the tensor, as binary32 without its sign; 0: none
 };
 
 struct Hypothesis {

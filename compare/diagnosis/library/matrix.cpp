@@ -48,4 +48,18 @@ double Matrix::amax(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const {
   return out;
 }
 
+uint32_t Matrix::nan_bits() const {
+  constexpr uint32_t kInfinity = 0x7F800000, kQuiet = 0x00400000;
+  uint32_t out = 0;
+  for (int64_t i = 0; i < lines_; ++i)
+    for (int64_t j = 0; j < length_; ++j) {
+      const uint32_t c = code(i, j);
+      uint32_t bits = encoding_ == Encoding::bf16 ? c << 16 & 0x7FFFFFFF : c & 0x7FFFFFFF;
+      if (encoding_ == Encoding::f16)
+        bits = (c & 0x7FFF) > 0x7C00 ? kInfinity | kQuiet | (c & 0x3FF) << 13 : 0;
+      if (bits > kInfinity) out = std::max(out, bits);
+    }
+  return out;
+}
+
 }  // namespace assay

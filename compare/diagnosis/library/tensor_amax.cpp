@@ -1,6 +1,7 @@
 // The amax of the tensor: of a part of it, or made by other arithmetic; as it is stored, or as the scale
 // alone has it.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -81,11 +82,11 @@ void add_parts(Rows& rows) {
                  return r >= (of.rows - 1) / unit * unit && c >= (of.cols - 1) / unit * unit;
                });
     }
-    if (shape.rows % unit != 0)
+    if (shape.rows > unit && shape.rows % unit != 0)
       add_part(rows, fmt::format("tail_rows_cut={}", unit),
                fmt::format("the tensor's amax misses rows beyond the last whole {}", unit),
                [=](int64_t r, int64_t, Shape of) { return r < of.rows / unit * unit; });
-    if (shape.cols % unit != 0)
+    if (shape.cols > unit && shape.cols % unit != 0)
       add_part(rows, fmt::format("tail_columns_cut={}", unit),
                fmt::format("the tensor's amax misses columns beyond the last whole {}", unit),
                [=](int64_t, int64_t c, Shape of) { return c < of.cols / unit * unit; });
@@ -238,6 +239,15 @@ void add_tensor_amax_rows(Rows& rows) {
   add_parts(rows);
   for (const AmaxRow& row : kAmaxRows)
     add_amax(rows, row.id, row.title, [f = row.amax](const Matrix& x, const Matrix&) { return f(x); });
+  // An amax plane shows what NaN it was; the row above writes the one that the reference does.
+  Hypothesis& largest_bits = rows.add("tensor_amax.nan_largest_bits",
+                                      "a NaN makes the tensor's amax NaN with the NaN's own bits, as a "
+                                      "maximum of bit patterns (atomicMax) does",
+                                      Stage::amax, "N3.1");
+  largest_bits.tensor_amax = [](const Matrix& x, const Matrix&) { return amax_or_nan(x); };
+  largest_bits.scalars = [](TensorScalars& s) {
+    if (std::isnan(s.amax) && s.nan_bits != 0) s.amax = std::bit_cast<float>(s.nan_bits);
+  };
   // (a < m) ? m : a, as C++'s std::max has it, over the rows of x.
   add_amax(
       rows, "nan_restarts",

@@ -156,6 +156,7 @@ void change_scalars(Run& run) {
         if (plane) t.*field = std::bit_cast<float>(code_at(Encoding::f32, plane->bytes, row));
       if (given) t.scale = scalar_of(*given);
       t.own_amax = static_cast<float>(run.edited ? run.x().amax() : run.whole.amax());
+      if (std::isnan(t.amax)) t.nan_bits = run.x().nan_bits();
       h->scalars(t);
       for (const auto& [plane, field] : fields)
         if (plane) set_code(Encoding::f32, plane->bytes, row, std::bit_cast<uint32_t>(t.*field));

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "compare/arithmetic/codes.h"
+#include "compare/diagnosis/search/codes.h"
 #include "compare/diagnosis/search/stages.h"
 
 namespace assay::cause {
@@ -19,9 +21,22 @@ constexpr size_t kPairSamples = size_t{1} << 22;  // ... and on whole samples, w
 
 }  // namespace
 
+namespace {
+
+// Whether the amax of the tensor came as NaN and should be a number: no part of the tensor has such an amax,
+// though the scale of 1 beside it may be that of an empty part.
+bool came_as_nan(const JudgedLane& lane) {
+  const JudgedPlane* amax = lane.find(".amax");
+  return amax && amax->is_scalar() && is_nan(amax->want.plane.encoding, Codes(amax->got)[0]) &&
+         !is_nan(amax->want.plane.encoding, Codes(amax->want)[0]);
+}
+
+}  // namespace
+
 void try_singles(SearchState& s) {
-  s.singles =
-      s.screening.screen(s.screening.library([](const Hypothesis& h) { return !h.named_set && !h.wide; }));
+  const bool parts = !came_as_nan(*s.bad().front());
+  s.singles = s.screening.screen(s.screening.library(
+      [&](const Hypothesis& h) { return !h.named_set && !h.wide && (parts || !h.tensor_part); }));
   s.exact = s.screening.exact_of(s.singles, kMostExact);
   for (const Candidate& c : s.singles)
     if (c.sample.changed == 0) s.unseen.push_back(c.ids.front());

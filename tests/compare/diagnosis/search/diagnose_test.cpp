@@ -159,6 +159,29 @@ TEST(Diagnose, AmaxThatMissesAnElement) {
   expect_named(c.diagnosis(), {"amax.misses_last"}, Stage::amax);
 }
 
+// An atomic maximum of bit patterns: the amax is the NaN whose pattern is largest, and the scale 1.
+TEST(Diagnose, AnAmaxThatIsANaNOfTheTensor) {
+  Case c("quantize fp8_current 64x256 bf16 dir=row fill=nonfinite");
+  const std::vector<std::byte>& x = c.seen.inputs[0].bytes;
+  uint32_t top = 0;
+  for (int64_t i = 0; i < 64 * 256; ++i)
+    top = std::max(top, code_at(Encoding::bf16, x, i) << 16 & 0x7FFFFFFF);
+  ASSERT_GT(top, 0x7F800000u);
+  for (const bool own_bits : {true, false}) {
+    set_code(Encoding::f32, c.plane("row.amax").bytes, 0, own_bits ? top : 0x7FFFFFFF);
+    for (const char* name : {"row.scale", "row.scale_inv"})
+      set_code(Encoding::f32, c.plane(name).bytes, 0, 0x3F800000);
+    for (int64_t i = 0; i < 64 * 256; ++i)
+      set_code(Encoding::e4m3, c.plane("row.data").bytes, i,
+               element_code(Encoding::e4m3, value_of(Encoding::bf16, code_at(Encoding::bf16, x, i))));
+    const Diagnosis d = c.diagnosis();
+    expect_named(d, {own_bits ? "tensor_amax.nan_largest_bits" : "tensor_amax.nan"}, Stage::amax);
+    for (const Explanation& e : d.explanations)  // a part of the tensor has no amax of NaN
+      for (const string& id : e.ids)
+        EXPECT_TRUE(id.find("tail_") == id.npos && id.find("_tile") == id.npos) << diagnosis_screen(d);
+  }
+}
+
 // N3.12: every row scaled as the tensor would be.
 TEST(Diagnose, OneScaleForAllRows) {
   Case c("quantize fp8_current 48x64 bf16 dir=col row_scaled=1 seed=3");
