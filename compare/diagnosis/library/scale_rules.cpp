@@ -36,6 +36,31 @@ constexpr NearRow kNearRows[] = {
     {"up_product", "the power of two not below amax * (1 / MAX)", 1, true, false},
 };
 
+// One binade off where p (N5.2, N15.2, N18.2) is a power of two itself, and right everywhere else: the edge
+// of a rule that rounds up.
+struct AtPowerRow {
+  const char* id;
+  const char* title;
+  int by;
+};
+constexpr AtPowerRow kAtPowerRows[] = {
+    {"up_at_powers", "the scale is one binade too large where amax / MAX is a power of two itself", 1},
+    {"down_at_powers", "the scale is one binade too small where amax / MAX is a power of two itself", -1},
+};
+
+void add_at_power(Rows& rows, const AtPowerRow& row) {
+  add_scale(
+      rows, row.id, row.title,
+      [by = row.by, product = rows.q.format == FormatId::mxfp8, most = rows.largest_element()](
+          const ScaleGrid& s, int64_t i, int64_t b) {
+        const double a = s.amax(i, b), p = product ? f32_of(a * f32_of(1 / most)) : f32_of(a / most);
+        const uint32_t c = s.at(i, b);
+        if (!(p >= 0x1p-127) || !std::isfinite(p) || p != std::exp2(std::ilogb(p))) return c;
+        return static_cast<uint32_t>(std::clamp(static_cast<int>(c) + by, 0, 254));
+      },
+      kBoth);
+}
+
 // ---- F32 ----
 
 // What is stored of the scale, by the amax, the value that should be stored and MAX.
@@ -210,6 +235,7 @@ void add_mx_rule_rows(Rows& rows) {
           return static_cast<uint32_t>(std::clamp(e + 127 + (next ? 1 : 0), 0, 254));
         },
         kBoth);
+  for (const AtPowerRow& row : kAtPowerRows) add_at_power(rows, row);
 }
 
 void add_f32_rule_rows(Rows& rows) {

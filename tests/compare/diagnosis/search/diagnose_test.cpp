@@ -182,6 +182,38 @@ TEST(Diagnose, AnAmaxThatIsANaNOfTheTensor) {
   }
 }
 
+// One binade off where amax / MAX is a power of two itself, by one cause and not by two.
+TEST(Diagnose, ScalesThatAreWrongAtPowersOfTwo) {
+  for (const int by : {1, -1}) {
+    Case c("quantize mxfp8 64x256 f32 dir=row fill=amax_edges");
+    Problem p = c.seen.problem;
+    p.row->scale_from = ScaleFrom::scale;
+    std::vector<PlaneData> inputs = c.seen.inputs;
+    for (const Plane& plane : input_planes(p))
+      if (plane.name == "row.given.scale_inv")
+        inputs.push_back({plane, std::vector<std::byte>(plane.bytes())});
+    const PlaneData& right = c.plane("row.scale_inv");
+    int moved = 0;
+    for (int64_t i = 0; i < 64 * 8; ++i) {
+      float amax = 0;
+      for (int64_t k = 0; k < 32; ++k)
+        amax = std::max(amax, std::fabs(std::bit_cast<float>(
+                                  code_at(Encoding::f32, inputs[0].bytes, i / 8 * 256 + i % 8 * 32 + k))));
+      int exponent = 0;
+      const bool power =
+          amax > 0x1p-100f && std::isfinite(amax) && std::frexp(amax * (1.0f / 448), &exponent) == 0.5f;
+      moved += power;
+      set_code(Encoding::e8m0, inputs.back().bytes, i,
+               code_at(right.plane, right.bytes, index_of(right.plane, i / 8, i % 8)) +
+                   static_cast<uint32_t>(power ? by : 0));
+    }
+    ASSERT_GT(moved, 8);
+    c.seen.got = run(p, inputs);
+    const Diagnosis d = c.diagnosis();
+    expect_named(d, {by > 0 ? "scale.up_at_powers" : "scale.down_at_powers"}, Stage::block_scale);
+  }
+}
+
 // N3.12: every row scaled as the tensor would be.
 TEST(Diagnose, OneScaleForAllRows) {
   Case c("quantize fp8_current 48x64 bf16 dir=col row_scaled=1 seed=3");
