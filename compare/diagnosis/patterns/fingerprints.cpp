@@ -114,10 +114,20 @@ void look_for_special_values(Differences& d) {
   }
 }
 
+// Whether scales are `step` codes off wherever they differ.
+bool off_by(const Differences& d, int step) {
+  return d.scales && d.facts.bits == 8 && d.everywhere([&](uint32_t g, uint32_t w) {
+    const auto a = ordinal(d.encoding, g), b = ordinal(d.encoding, w);
+    return a && b && *a - *b == step;
+  });
+}
+
 void look_for_one_code_or_bit(Differences& d) {
   if (d.count() < 4) return;
   const uint32_t first = d.first_got(), flipped = first ^ d.first_want();
-  if (d.everywhere([&](uint32_t g, uint32_t) { return g == first; }))
+  // A rule that is one off in one binade writes one code too; the step says more of it.
+  const bool step = off_by(d, 1) || off_by(d, -1);
+  if (!step && d.everywhere([&](uint32_t g, uint32_t) { return g == first; }))
     d.add("constant", fmt::format("the code {} wherever they differ", code_hex(d.encoding, first)));
   const bool one_bit = (flipped & (flipped - 1)) == 0 && flipped != d.sign;
   if (!one_bit || !d.everywhere([&](uint32_t g, uint32_t w) { return (g ^ w) == flipped; })) return;
@@ -142,17 +152,11 @@ void look_for_magnitudes(Differences& d) {
 }
 
 void look_for_steps_of_scales(Differences& d) {
-  if (!d.scales || d.facts.bits != 8) return;
-  for (const int step : {1, -1}) {
-    const bool all = d.everywhere([&](uint32_t g, uint32_t w) {
-      const auto a = ordinal(d.encoding, g), b = ordinal(d.encoding, w);
-      return a && b && *a - *b == step;
-    });
-    if (all)
+  for (const int step : {1, -1})
+    if (off_by(d, step))
       d.add(step > 0 ? "scale_up" : "scale_down",
             fmt::format("scales are exactly one code too {} wherever they differ",
                         step > 0 ? "large" : "small"));
-  }
 }
 
 void look_for_a_factor(Differences& d) {

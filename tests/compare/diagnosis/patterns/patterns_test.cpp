@@ -244,6 +244,11 @@ TEST(Patterns, FingerprintsOfScales) {
   c.spoil("row.scale_inv", [](int64_t r, int64_t, uint32_t w) { return r % 3 ? w : w - 1; });
   EXPECT_TRUE(has(ids(c, "row.scale_inv"), "scale_down"));
   EXPECT_FALSE(has(ids(c, "row.scale_inv"), "scale_up"));
+  // A rule that is one off in one binade writes one code wherever it is wrong: that is no constant.
+  const uint32_t common = c.code("row.scale_inv", 0, 0);
+  c.spoil("row.scale_inv", [&](int64_t, int64_t, uint32_t w) { return w == common ? w - 1 : w; });
+  EXPECT_TRUE(has(ids(c, "row.scale_inv"), "scale_down"));
+  EXPECT_FALSE(has(ids(c, "row.scale_inv"), "constant"));
   Case b("quantize fp8_block 256x256 bf16 dir=row");
   b.spoil("row.scale_inv", [](int64_t, int64_t, uint32_t w) { return w + (1u << 23); });
   const auto all = fingerprints(b.problem, b["row.scale_inv"], b.wanted("row.scale_inv"), b.inputs, b.got);
