@@ -10,6 +10,7 @@
 #include "compare/judge/judge.h"
 #include "compare/judge/unpinned.h"
 #include "compare/process/interrupt.h"
+#include "contract/dispatch.h"
 #include "contract/line.h"
 
 namespace assay::shrinking {
@@ -47,6 +48,10 @@ Trial Trials::run(const State& s) {
   ++runs_;
   if (on_progress_) on_progress_(fmt::format("run {}: {}", runs_, sizes_text(s.problem)));
   if (const std::optional<Error> invalid = validate(s.problem)) return {false, {}, invalid->text()};
+  // What `run` would skip is no line to print, though a subject that knows nothing of the flavour runs it.
+  if (s.problem.flavour == Flavour::te)
+    if (const TeKernel kernel = te_kernel(s.problem); !kernel.rejected.empty())
+      return {false, {}, kernel.rejected};
   const auto inputs = inputs_of(s);
   if (!inputs) return {false, {}, inputs.error().text()};
   const IsolatedRun got = run_isolated(subject_, s.problem, *inputs, options_.environment, options_.timeout);
