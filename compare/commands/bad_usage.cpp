@@ -95,7 +95,22 @@ bool tell_of_quotes(const CLI::App& app, const std::vector<string>& words) {
   return quoted.has_value();
 }
 
+// An option that was given more often than it may be; CLI11 says "At Most 1 required".
+std::optional<string> given_twice(const CLI::App& app) {
+  for (const CLI::Option* o : app.get_options()) {
+    const auto most = static_cast<size_t>(std::max(o->get_items_expected_max(), 1));
+    if (o->get_lnames().empty() || o->get_items_expected_max() == 0 || o->results().size() <= most) continue;
+    const string name = "--" + o->get_lnames().front();
+    return fmt::format("{} takes one {}, found {}\n", name, name == "--plugin" ? "library" : "value",
+                       o->results().size());
+  }
+  return std::nullopt;
+}
+
 string usage_error(const CLI::App& app, const CLI::ParseError& e) {
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&e))
+    for (const CLI::App* command : app.get_subcommands())
+      if (const auto text = given_twice(*command)) return *text;
   for (const CLI::App* command : app.get_subcommands())
     if (const auto text = unknown_option(*command, "assay " + command->get_name())) return *text + "\n";
   if (const auto text = unknown_option(app, "assay")) return *text + "\n";

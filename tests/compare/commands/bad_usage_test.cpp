@@ -94,6 +94,9 @@ TEST(BadUsage, EveryErrorBeginsWithTheProgram) {
   expect_refused({"run"}, "what is required\nRun with --help for more information.");
   expect_refused({"run", "smoke", "--jobs", "0"},
                  "--jobs: Value 0 not in range 1 to 1024\nRun with --help for more information.");
+  expect_refused({"run", "smoke", "--plugin", "./a.so", "--plugin", "./b.so"},
+                 "--plugin takes one library, found 2");
+  expect_refused({"run", "smoke", "--jobs", "1", "--jobs", "2"}, "--jobs takes one value, found 2");
   expect_refused({"diff", "a", "b", "c"},
                  "The following argument was not expected: c\nRun with --help for more information.");
   expect_refused(
