@@ -91,7 +91,7 @@ const char kExamples[] =
     "  assay run ci --subject gpu --require gpu --junit report.xml\n"
     "  assay list --keys\n"
     "Exit status: 0 all good; 1 something failed or is mistrusted; 2 bad usage or unreadable input; "
-    "3 nothing ran, or a required subject is absent.";
+    "3 nothing ran, or a required subject is absent; 130 it was interrupted before anything failed.";
 
 // In the order of the help.
 constexpr void (*kCommands[])(Program&) = {

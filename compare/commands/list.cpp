@@ -118,7 +118,8 @@ void register_list(Program& program) {
       "  assay list ci --filter mxfp8\n"
       "  assay list 'quantize mxfp8 {32,64}x96 bf16 flavour=te' --canonical\n"
       "  assay list 'quantize mxfp8 33x96 bf16' --planes\n"
-      "  assay list smoke --support --subject host,gpu");
+      "  assay list smoke --support --subject host,gpu\n"
+      "Exit status: 0; 2 bad usage, or a suite that cannot be read; 3 nothing is selected.");
   add_what(c, common, false);
   add_subjects(c, common, "host");
   c.flag("--canonical", options->canonical, "every key, resolved");
