@@ -172,10 +172,7 @@ void register_check(Program& program) {
       "  assay check dumps/     names the first divergence by step, module, role and direction\n"
       "  mpirun -n 64 build/mpi/bin/assay check dumps/ --mpi --resume dumps-results\n"
       "Exit status: 0 every plane that was judged is the reference's; 1 one is not, or a case cannot be "
-      "judged; 2 "
-      "bad input, which a file of a folder is that cannot be read, after the others were judged; 3 nothing "
-      "was "
-      "judged; 130 it was interrupted before a difference was found.");
+      "judged; 2 bad input; 3 nothing was judged; 130 it was interrupted before a difference was found.");
   c.option("pack", check->paths, "safetensors files, or folders of them").required();
   c.flag("--coherence", check->coherence,
          "compare the rows of each case with its columns, without the tensor that both were made from");

@@ -106,8 +106,7 @@ void register_replay(Program& program) {
       "  assay replay fixtures/packs/gpu.safetensors\n"
       "A recording is stale if the meaning of its line has changed, or if other kernels made it.\n"
       "Exit status: 0 every recording is the reference's; 1 one is not, or is stale; 2 bad input; 3 nothing "
-      "was "
-      "judged; 130 it was interrupted before one was found that is not.");
+      "was judged; 130 it was interrupted before one was found that is not.");
   c.option("pack", replay->packs, "packs that assay record wrote").required();
   add_environment(c, common);
   add_timeout(c, common);

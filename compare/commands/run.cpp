@@ -234,8 +234,7 @@ void register_run(Program& program) {
       "  mpirun -n 64 build/mpi/bin/assay run nightly --mpi --resume nightly-results\n"
       "A plugin's own output is shown under --in-process only.\n"
       "Exit status: 0 all good; 1 something failed or is mistrusted; 2 bad usage or unreadable input; 3 "
-      "nothing "
-      "ran, or a required subject is absent; 130 it was interrupted before something failed.");
+      "nothing ran, or a required subject is absent; 130 it was interrupted before something failed.");
   add_what(c, common);
   add_subjects(c, common, "host");
   c.option("--require", given->require, "subjects that must be present; otherwise the exit status is 3");

@@ -42,6 +42,14 @@ TEST(BadUsage, NothingPrintsTheHelp) {
   EXPECT_NE(said.out.find("\n  doctor  "), std::string::npos) << said.out;
 }
 
+TEST(BadUsage, HelpSaysWhatAnExitStatusMeans) {
+  for (const char* command : {"run", "check", "replay", "list", "explain", "hunt"}) {
+    const std::string help = assay_called({command, "--help"}).out;
+    EXPECT_NE(help.find("Exit status"), std::string::npos) << help;
+  }
+  EXPECT_NE(assay_called({"--help"}).out.find("130 it was interrupted"), std::string::npos);
+}
+
 // One line on standard error, and exit status 2.
 void expect_refused(const std::vector<std::string>& words, const std::string& message) {
   const Said said = assay_called(words);
