@@ -144,10 +144,16 @@ Result<PlaneView> view_plane(const safetensors::Tensor& tensor, const Plane& pla
   auto refuse = [&] {
     std::string shape;
     for (int64_t n : tensor.shape) shape += (shape.empty() ? "" : "x") + std::to_string(n);
-    return Error{
-        fmt::format("tensor {} is {} [{}], expected {} elements of {} for plane {}", tensor.name,
-                    safetensors::name(tensor.dtype), shape, plane.padded.count(), e.name, plane.name),
-        0, fmt::format("shape [{}, {}]", plane.padded.rows, plane.padded.cols)};
+    const Shape whole = plane.padded, bare = plane.logical;
+    std::string count = fmt::format("{} elements of {}", whole.count(), e.name),
+                hint = fmt::format("shape [{}, {}]", whole.rows, whole.cols);
+    if (plane.layout == ScaleLayout::compact && !(whole == bare)) {  // dump_view takes it without its padding
+      count += fmt::format(", or {} without the padding,", bare.count());
+      hint += fmt::format(", or [{}, {}]", bare.rows, bare.cols);
+    }
+    return Error{fmt::format("tensor {} is {} [{}], expected {} for plane {}", tensor.name,
+                             safetensors::name(tensor.dtype), shape, count, plane.name),
+                 0, hint};
   };
   // Its own dtype, or integers of that width: what a producer without the dtype writes.
   using safetensors::Dtype;

@@ -374,6 +374,17 @@ TEST(Check, WhatIsMissingIsNamedAndNothingIsAnError) {
       << none.out;
 }
 
+TEST(Check, ScalesThatAreTooFewAreToldBothCounts) {
+  Dump d;
+  d.add("a", kLine);
+  d.at("a/row.scale_inv").first.shape = {40, 2};
+  d.of("a/row.scale_inv").resize(80);
+  const Ran r = check({d.write("d.safetensors")});
+  EXPECT_EQ(r.status, 1) << r.out;
+  EXPECT_NE(r.out.find("expected 512 elements of e8m0, or 120 without the padding, for plane"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("shape [128, 4], or [40, 3]"), std::string::npos) << r.out;
+}
+
 TEST(Check, WithoutXTheLineMustNameItsFill) {
   Dump d;
   d.add("a", kLine, false);
