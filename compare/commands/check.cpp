@@ -153,13 +153,21 @@ int run_check(const CheckOptions& options, const Subjects& subjects, std::ostrea
     err << "assay: " << printable(error.text()) << "\n";
     return 2;
   };
-  const auto dump = read_dump(options.paths);
+  std::vector<Error> unread;
+  const auto dump = read_dump(options.paths, &unread);
   if (!dump) return refuse(dump.error());
-  if (options.coherence) return serves() ? 0 : run_coherence(*dump, out);
+  // What could not be read of a folder is said beside the verdicts of the rest, and makes them none of the
+  // whole.
+  const auto with_unread = [&](int status) {
+    if (unread.empty() || serves()) return status;
+    for (const Error& e : unread) err << "assay: not read: " << printable(e.text()) << "\n";
+    return status == kInterrupted ? status : 2;
+  };
+  if (options.coherence) return serves() ? 0 : with_unread(run_coherence(*dump, out));
   if (!options.json.empty() && !serves())
     if (const auto why = cannot_write(options.json, "--json")) return refuse(*why);
   const InterruptScope scope;
-  return Check(options, *dump, subjects, out, err).run();
+  return with_unread(Check(options, *dump, subjects, out, err).run());
 }
 
 void register_check(Program& program) {
@@ -172,7 +180,8 @@ void register_check(Program& program) {
       "  assay check dumps/     names the first divergence by step, module, role and direction\n"
       "  mpirun -n 64 build/mpi/bin/assay check dumps/ --mpi --resume dumps-results\n"
       "Exit status: 0 every plane that was judged is the reference's; 1 one is not, or a case cannot be "
-      "judged; 2 bad input; 3 nothing was judged; 130 it was interrupted before a difference was found.");
+      "judged; 2 bad input, which a file of a folder is that cannot be read, after the others were judged; 3 "
+      "nothing was judged; 130 it was interrupted before a difference was found.");
   c.option("pack", check->paths, "safetensors files, or folders of them").required();
   c.flag("--coherence", check->coherence,
          "compare the rows of each case with its columns, without the tensor that both were made from");

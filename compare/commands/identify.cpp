@@ -233,7 +233,8 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
   };
   if (!options.json.empty())
     if (const auto error = cannot_write(options.json, "--json")) return fail(error->text(), 2);
-  const auto dump = read_dump(options.paths);
+  std::vector<Error> unread;
+  const auto dump = read_dump(options.paths, &unread);
   if (!dump) return fail(printable(dump.error().text()), 2);
   const InterruptScope scope;
   const std::vector<Group> groups = groups_of(*dump, options.filter, subjects.reference());
@@ -281,6 +282,8 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
                        1) +
                 "\n"))
       return fail(error->text(), 2);
+  for (const Error& e : unread) fmt::print(err, "assay: not read: {}\n", printable(e.text()));
+  if (!unread.empty() && !interrupted()) return 2;
   return unnamed ? 1 : interrupted() ? kInterrupted : 0;
 }
 

@@ -146,19 +146,24 @@ Result<PlaneData> dump_plane(const safetensors::Tensor& tensor, const Plane& pla
   return out;
 }
 
-Result<Dump> read_dump(const std::vector<string>& paths) {
+Result<Dump> read_dump(const std::vector<string>& paths, std::vector<Error>* unread) {
   Dump dump;
   for (const string& path : paths) {
     const auto files = packs_under(path);
     if (!files) return files.error();
     for (const string& file : *files) {
       auto pack = read_pack(file);
+      if (!pack && unread && files->size() > 1) {
+        unread->push_back(pack.error());
+        continue;
+      }
       if (!pack) return pack.error();
       dump.packs.push_back(std::make_unique<Pack>(std::move(*pack)));
       for (const PackCase& c : dump.packs.back()->cases)
         dump.cases.push_back({dump_key(file + "/" + c.id), dump.packs.back().get(), &c});
     }
   }
+  if (dump.packs.empty() && unread && !unread->empty()) return unread->front();
   std::stable_sort(dump.cases.begin(), dump.cases.end(),
                    [](const DumpCase& a, const DumpCase& b) { return a.key < b.key; });
   return dump;

@@ -48,8 +48,9 @@ struct Dump {
   std::vector<DumpCase> cases;               // in dump order
 };
 // Reads packs, and folders that are searched for *.safetensors. Errors: a path that does not exist or holds
-// none, a pack that cannot be read.
-Result<Dump> read_dump(const std::vector<std::string>& paths);
+// none, a pack that cannot be read. Where `unread` is given, a file of a folder that cannot be read is put
+// there instead, as long as another one can.
+Result<Dump> read_dump(const std::vector<std::string>& paths, std::vector<Error>* unread = nullptr);
 
 // What the case's line says. Errors: there is none, or it is invalid.
 Result<Problem> problem_of(const PackCase&);

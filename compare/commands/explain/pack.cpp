@@ -115,7 +115,8 @@ Result<Explained> explain_case(ExplainSession& s, const DumpCase& c) {
 }  // namespace
 
 int explain_pack(ExplainSession& s) {
-  const auto dump = read_dump({s.options.what});
+  std::vector<Error> unread;
+  const auto dump = read_dump({s.options.what}, &unread);
   if (!dump) return s.fail(dump.error().text(), 2);
   const auto cases = cases_named(*dump, s.options.what, s.options.case_id);
   if (!cases) return s.fail(cases.error().text(), 2);
@@ -147,8 +148,10 @@ int explain_pack(ExplainSession& s) {
   }
   s.progress.wipe();
   for (const string& m : missed) fmt::print(s.err, "note: not compared: {}\n", printable(m));
-  const int status = report(s, *chosen);
-  return status == 0 && !missed.empty() ? 1 : status;
+  int status = report(s, *chosen);
+  if (status == 0 && !missed.empty()) status = 1;
+  for (const Error& e : unread) status = s.fail("not read: " + e.text(), 2);
+  return status;
 }
 
 }  // namespace assay

@@ -385,6 +385,26 @@ TEST(Check, ScalesThatAreTooFewAreToldBothCounts) {
   EXPECT_NE(r.out.find("shape [128, 4], or [40, 3]"), std::string::npos) << r.out;
 }
 
+TEST(Check, ADamagedFileOfAFolderIsSaidAndTheOthersAreJudged) {
+  Dump right, wrong;
+  right.add("a", kLine);
+  wrong.add("b", kLine);
+  wrong.of("b/row.data")[7] ^= std::byte{1};
+  const std::string path = right.write("a.safetensors");
+  std::ofstream(folder_of(path) + "/empty.safetensors").flush();
+  const Ran one = check({folder_of(path)});
+  EXPECT_EQ(one.status, 2) << one.out << one.err;
+  EXPECT_NE(one.out.find("1 passed, 0 failed, 0 skipped"), std::string::npos) << one.out;
+  EXPECT_NE(one.err.find("assay: not read: "), std::string::npos) << one.err;
+  EXPECT_NE(one.err.find("empty.safetensors: expected 8 bytes"), std::string::npos) << one.err;
+  wrong.write("b.safetensors");
+  const Ran two = check({folder_of(path)});
+  EXPECT_EQ(two.status, 2) << two.out << two.err;
+  EXPECT_NE(two.out.find("1 passed, 1 failed, 0 skipped"), std::string::npos) << two.out;
+  EXPECT_EQ(check({folder_of(path) + "/empty.safetensors"}).status, 2);
+  std::filesystem::remove(folder_of(path) + "/empty.safetensors");
+}
+
 TEST(Check, WithoutXTheLineMustNameItsFill) {
   Dump d;
   d.add("a", kLine, false);
