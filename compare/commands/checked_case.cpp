@@ -151,22 +151,42 @@ std::optional<Error> admit_whole(const Problem& problem, const string& why, Case
 
 }  // namespace
 
-CaseReport noted_planes(const PackCase& c, const Problem& problem) {
-  CaseReport report;
+namespace {
+
+// The plane that a word may have been meant for: one that is nearly written so, or that begins as it does
+// behind the direction, such as row.scale_inv for row.scales.
+string plane_meant(std::string_view word, const std::vector<std::string_view>& names) {
+  constexpr size_t kStem = 3;  // letters behind the dot
+  if (string near = nearest_word(word, names); !near.empty()) return near;
+  const size_t dot = word.find('.');
+  if (dot == word.npos || word.size() < dot + 1 + kStem) return {};
+  for (const std::string_view name : names)
+    if (name.starts_with(word.substr(0, dot + 1 + kStem))) return string(name);
+  return {};
+}
+
+}  // namespace
+
+std::vector<string> strays_of(const PackCase& c, const Problem& problem) {
   std::set<string> known;
   for (const Plane& plane : input_planes(problem)) known.insert(plane.name);
-  for (const Plane& plane : output_planes(problem)) {
-    known.insert(plane.name);
-    if (!c.find(plane.name)) report.missing.push_back(plane.name);
-  }
+  for (const Plane& plane : output_planes(problem)) known.insert(plane.name);
   const std::vector<std::string_view> names(known.begin(), known.end());
+  std::vector<string> out;
   for (const PackPlane& plane : c.planes) {
     if (known.contains(plane.name)) continue;
-    const string near = nearest_word(plane.name, names);
+    const string near = plane_meant(plane.name, names);
     const string hint = near.empty() ? "" : " (did you mean '" + near + "'?)";
-    report.notes.push_back("plane '" + plane.name + "' is not a plane of this line, and is not judged" +
-                           hint);
+    out.push_back("plane '" + plane.name + "' is not a plane of this line, and is not judged" + hint);
   }
+  return out;
+}
+
+CaseReport noted_planes(const PackCase& c, const Problem& problem) {
+  CaseReport report;
+  for (const Plane& plane : output_planes(problem))
+    if (!c.find(plane.name)) report.missing.push_back(plane.name);
+  report.notes = strays_of(c, problem);
   return report;
 }
 
@@ -185,6 +205,12 @@ CheckedCase check_case(const DumpCase& c, const Problem& problem, const Subjects
   if (whole) error = check_whole(*c.recorded, problem, subjects, settings.timeout, out);
   if (error && interrupted()) out.cut_short = true;
   else if (error) out.report.breach = message_breach(error->text());
+  // A misspelt plane would pass unseen: what was to be judged was not.
+  const std::vector<string> strays = strays_of(*c.recorded, problem);
+  if (!strays.empty() && !out.report.breach && !out.cut_short) {
+    std::erase(out.report.notes, strays.front());
+    out.report.breach = message_breach(strays.front());
+  }
   return out;
 }
 

@@ -43,6 +43,10 @@ struct CheckedCase {
 // does not have, and the output planes of the line that the pack lacks.
 CaseReport noted_planes(const PackCase&, const Problem&);
 
+// "plane 'row.scales' is not a plane of this line, ... (did you mean 'row.scale_inv'?)": tensors of a case
+// that are no planes of its line. Such a case fails: what was meant to be judged was not.
+std::vector<std::string> strays_of(const PackCase&, const Problem&);
+
 CheckedCase check_case(const DumpCase&, const Problem&, const Subjects&, const CaseSettings&);
 
 // What a search for the cause looks at: the case, or its window. Errors: what the pack lacks.

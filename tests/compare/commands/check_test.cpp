@@ -374,6 +374,19 @@ TEST(Check, WhatIsMissingIsNamedAndNothingIsAnError) {
       << none.out;
 }
 
+// A plane under another name would pass unseen, and a plane that begins alike is what was meant.
+TEST(Check, AMisspeltPlaneFailsItsCase) {
+  Dump d;
+  d.add("a", kLine);
+  d.at("a/row.scale_inv").first.name = "a/row.scales";
+  const Ran r = check({d.write("d.safetensors")});
+  EXPECT_EQ(r.status, 1) << r.out;
+  EXPECT_NE(r.out.find("plane 'row.scales' is not a plane of this line, and is not judged (did you mean "
+                       "'row.scale_inv'?)"),
+            std::string::npos)
+      << r.out;
+}
+
 TEST(Check, ScalesThatAreTooFewAreToldBothCounts) {
   Dump d;
   d.add("a", kLine);
