@@ -165,6 +165,24 @@ string plane_meant(std::string_view word, const std::vector<std::string_view>& n
   return {};
 }
 
+// Says where x or codes came in the line's shape with rows and columns exchanged: the bytes are read in the
+// line's order.
+void note_swapped_shapes(const PackCase& c, const Problem& problem, CaseReport& report) {
+  const auto look = [&](const Plane& plane) {
+    const PackPlane* recorded = c.find(plane.name);
+    if (!recorded || !recorded->tensor || (plane.name != "x" && !plane.name.ends_with(".data"))) return;
+    const std::vector<int64_t>& found = recorded->tensor->shape;
+    const Shape is = plane.stored();
+    if (is.rows != is.cols && found == std::vector<int64_t>{is.cols, is.rows})
+      report.notes.push_back(
+          fmt::format("{} is stored as [{}, {}], where this line has [{}, {}]: it was read as "
+                      "rows of {}",
+                      plane.name, found[0], found[1], is.rows, is.cols, is.cols));
+  };
+  for (const Plane& plane : input_planes(problem)) look(plane);
+  for (const Plane& plane : output_planes(problem)) look(plane);
+}
+
 }  // namespace
 
 std::vector<string> strays_of(const PackCase& c, const Problem& problem) {
@@ -187,6 +205,7 @@ CaseReport noted_planes(const PackCase& c, const Problem& problem) {
   for (const Plane& plane : output_planes(problem))
     if (!c.find(plane.name)) report.missing.push_back(plane.name);
   report.notes = strays_of(c, problem);
+  note_swapped_shapes(c, problem, report);
   return report;
 }
 

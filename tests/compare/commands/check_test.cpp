@@ -387,6 +387,21 @@ TEST(Check, AMisspeltPlaneFailsItsCase) {
       << r.out;
 }
 
+TEST(Check, AShapeThatIsExchangedIsNoted) {
+  for (const bool exchanged : {false, true}) {
+    Dump d;
+    d.add("a", kLine);
+    if (exchanged) d.at("a/x").first.shape = {96, 40};
+    const Ran r = check({d.write("d.safetensors")});
+    EXPECT_EQ(r.status, 0) << r.out;
+    EXPECT_EQ(
+        r.out.find("x is stored as [96, 40], where this line has [40, 96]: it was read as rows of 96") !=
+            std::string::npos,
+        exchanged)
+        << r.out;
+  }
+}
+
 TEST(Check, ScalesThatAreTooFewAreToldBothCounts) {
   Dump d;
   d.add("a", kLine);
