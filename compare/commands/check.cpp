@@ -127,7 +127,7 @@ class Check {
     if (options_.cause) {
       if (first.checked.elsewhere) first.checked = judged(c, {});
       printer_.print_cause(first_cause(c, *problem_of(*c.recorded), first.checked, subjects_.reference(),
-                                       options_.budget, options_.jobs));
+                                       options_.budget, options_.jobs, options_.timeout));
     }
     printer_.print_next(
         fmt::format("assay explain {} --case {}", shell_quoted(c.pack->path), shell_quoted(c.recorded->id)));

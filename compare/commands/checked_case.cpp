@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/places.h"
+#include "compare/commands/whole_layout.h"
 #include "compare/diagnosis/report/text.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/unpinned.h"
@@ -257,9 +258,11 @@ Result<Observation> observed(const DumpCase& c, const Problem& problem, const Ch
 }
 
 string first_cause(const DumpCase& c, const Problem& problem, const CheckedCase& checked, Subject& reference,
-                   double budget, int jobs) {
+                   double budget, int jobs, double timeout) {
   if (!checked.window && checked.tiling)
     return "a value of the whole tensor is wrong, but only parts of a tensor of this size are searched";
+  if (checked.window && may_be_layout(problem, *checked.report.breach))
+    if (const auto whole = layout_of_whole(c, problem, reference, timeout)) return cause_line(*whole);
   const auto seen = observed(c, problem, checked, reference);
   if (!seen) return {};
   DiagnoseOptions search;
@@ -274,6 +277,11 @@ string first_cause(const DumpCase& c, const Problem& problem, const CheckedCase&
   if (interrupted()) text += text.empty() ? "the search was interrupted" : " (the search was interrupted)";
   else if (text.empty() && found && found->cut_short)
     text = fmt::format("none was found in {:g} s (--budget)", budget);
+  const bool open =
+      !found || found->confidence == Confidence::unexplained || found->confidence == Confidence::partial;
+  if (const string more = checked.window && open ? layouts_untried(c, problem, *checked.report.breach) : "";
+      !more.empty())
+    text += (text.empty() ? "none was found; " : "; ") + more;
   return text;
 }
 

@@ -52,9 +52,9 @@ CheckedCase check_case(const DumpCase&, const Problem&, const Subjects&, const C
 // What a search for the cause looks at: the case, or its window. Errors: what the pack lacks.
 Result<Observation> observed(const DumpCase&, const Problem&, const CheckedCase&, Subject& reference);
 // What the first divergence comes from, where a search of `budget` seconds finds it, and where it was looked
-// for; empty where there is nothing to say.
+// for; empty where there is nothing to say. `timeout`: seconds that a run of the reference may take.
 std::string first_cause(const DumpCase&, const Problem&, const CheckedCase&, Subject& reference,
-                        double budget, int jobs);
+                        double budget, int jobs, double timeout);
 // "rows 0..255, columns 1024..2047", of a window; empty where the whole case is looked at.
 std::string looked_at(const CheckedCase&);
 

@@ -180,7 +180,7 @@ int judge_layers(const ImportOptions& options, const Subjects& subjects, Import&
       const auto again = import.ready(*first);
       const CheckedCase checked = check_case((*again)->place, (*again)->problem, subjects, settings);
       printer.print_cause(first_cause((*again)->place, (*again)->problem, checked, subjects.reference(),
-                                      options.budget, options.jobs));
+                                      options.budget, options.jobs, options.timeout));
     }
     printer.print_next(kept.empty()
                            ? "the same command with -o FOLDER keeps the layers that differ, for assay explain"

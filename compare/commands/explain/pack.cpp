@@ -7,6 +7,7 @@
 #include "compare/commands/checked_case.h"
 #include "compare/commands/explain/session.h"
 #include "compare/commands/recorded_case.h"
+#include "compare/commands/whole_layout.h"
 #include "compare/debug/trace.h"
 #include "compare/diagnosis/search/predict.h"
 #include "compare/judge/unpinned.h"
@@ -90,12 +91,22 @@ Result<Explained> explain_large(ExplainSession& s, const DumpCase& c, const Prob
   std::fflush(s.out);
   d.confidence = Confidence::unexplained;
   if (!checked.window) return out;  // a value of the whole tensor, or padding: no part tells what made it
+  if (s.options.cause && may_be_layout(problem, *report.breach)) {
+    s.progress.show("looking for orders of the whole tensor");
+    if (auto whole = layout_of_whole(c, problem, s.subjects.reference(), s.options.timeout)) {
+      d = std::move(*whole);
+      return out;
+    }
+  }
   auto seen = observed(c, problem, checked, s.subjects.reference());
   if (!seen) return seen.error();
   auto found = diagnosed(s, *seen, {});
   if (!found) return found.error();
   d = std::move(*found);
   d.part = looked_at(checked);
+  if (d.confidence == Confidence::unexplained || d.confidence == Confidence::partial)
+    if (string untried = layouts_untried(c, problem, *report.breach); !untried.empty())
+      d.fingerprints.push_back(std::move(untried));
   return out;
 }
 

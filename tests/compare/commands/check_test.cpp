@@ -186,6 +186,30 @@ TEST(Check, ALargeCaseIsJudgedInParts) {
       << parts.out;
 }
 
+// No part of a plane shows that all of it is in another order.
+TEST(Check, AnOrderOfAWholeLargePlaneIsNamed) {
+  Dump d;
+  d.add("a", "quantize fp8_block 512x2048 bf16 dir=row");
+  const std::vector<int64_t> shape = d.at("a/row.scale_inv").first.shape;
+  const auto rows = static_cast<size_t>(shape[0]), cols = static_cast<size_t>(shape[1]);
+  std::vector<std::byte>& scales = d.of("a/row.scale_inv");
+  const std::vector<std::byte> right = scales;
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < cols; ++c) std::copy_n(&right[(r * cols + c) * 4], 4, &scales[(c * rows + r) * 4]);
+  CheckOptions options;
+  options.large = 1;
+  options.paths = {d.write("d.safetensors")};
+  std::ostringstream out, err;
+  EXPECT_EQ(run_check(options, with_fault(no_fault), out, err), 1);
+  const Ran whole = check(options.paths);
+  const auto cause = [](const std::string& text) {
+    const size_t at = text.find("\ncause: ");
+    return at == text.npos ? "" : text.substr(at, text.find('\n', at + 1) - at);
+  };
+  EXPECT_NE(cause(whole.out).find("scale_inv: "), std::string::npos) << whole.out;
+  EXPECT_EQ(cause(out.str()), cause(whole.out)) << out.str();
+}
+
 // As tasks, which --resume and --mpi make of the cases, they give what they give one after the other: what is
 // said early, counts of blocks and the cause of a part among it. A later run judges none of them again.
 TEST(Check, CasesAsTasksGiveTheSame) {

@@ -474,6 +474,26 @@ TEST(Explain, ALargeCaseIsSearchedWhereItFirstDiffers) {
       << text;  // it was told, in the tensor's own places
 }
 
+// No part of a plane shows that all of it is in another order.
+TEST(Explain, AnOrderOfAWholeLargePlaneIsNamed) {
+  const auto turned = [](planes::Case& c) {
+    const Shape s = c["row.scale_inv"].plane.logical;
+    c.spoil("row.scale_inv", [&](int64_t r, int64_t b, uint32_t) {
+      const int64_t at = r * s.cols + b;  // as a matrix of the other shape would have it
+      return c.code("row.scale_inv", at % s.rows, at / s.rows);
+    });
+  };
+  ExplainOptions options;
+  options.what = pack_of({{"a", "quantize fp8_block 512x2048 bf16 dir=row", true, turned}});
+  options.large = 1;
+  std::FILE *out = std::tmpfile(), *err = std::tmpfile();
+  EXPECT_EQ(run_explain(options, reference_alone(), out, err), 1);
+  const std::string text = all_of(out);
+  std::fclose(err);
+  EXPECT_NE(text.find("\nEXPLAINED "), std::string::npos) << text;
+  EXPECT_NE(text.find("[layout.scale_inv:"), std::string::npos) << text;
+}
+
 TEST(Explain, AFileThatCannotBeWrittenIsRefusedBeforeTheRun) {
   ExplainOptions options;
   options.what = "quantize mxfp8 32x64 bf16 dir=row";
