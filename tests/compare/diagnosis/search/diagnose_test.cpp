@@ -182,6 +182,25 @@ TEST(Diagnose, AnAmaxThatIsANaNOfTheTensor) {
   }
 }
 
+// The codes show that the amaxes were right, so where the largest elements stand is chance.
+TEST(Diagnose, NoAmaxIsBlamedForScalesThatAreWrongAsStored) {
+  Case c("quantize mxfp8 64x256 bf16 dir=row fill=zeros");
+  for (int64_t r = 0; r < 64; ++r)  // the largest element of every block is its last
+    for (int64_t k = 0; k < 256; ++k)
+      set_code(Encoding::bf16, c.seen.inputs[0].bytes, r * 256 + k,
+               (k % 32 == 31 ? 0x4000u : 0x3F80u) + static_cast<uint32_t>((r * 7 + k / 32 * 5) % 32 * 16));
+  c.seen.got = run(c.seen.problem, c.seen.inputs);
+  PlaneData& scales = c.plane("row.scale_inv");
+  for (int64_t i = 0; i < 64 * 8; ++i) {
+    const int64_t at = index_of(scales.plane, i / 8, i % 8);
+    set_code(Encoding::e8m0, scales.bytes, at, code_at(scales.plane, scales.bytes, at) - 1);
+  }
+  const Diagnosis d = c.diagnosis();
+  expect_named(d, {"scale.down.stored"}, Stage::block_scale);
+  for (const string& text : d.fingerprints)
+    EXPECT_EQ(text.find("the largest element"), text.npos) << diagnosis_screen(d);
+}
+
 // One binade off where amax / MAX is a power of two itself, by one cause and not by two.
 TEST(Diagnose, ScalesThatAreWrongAtPowersOfTwo) {
   for (const int by : {1, -1}) {
