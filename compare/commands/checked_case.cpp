@@ -186,18 +186,31 @@ void note_swapped_shapes(const PackCase& c, const Problem& problem, CaseReport& 
 
 }  // namespace
 
-std::vector<string> strays_of(const PackCase& c, const Problem& problem) {
+namespace {
+
+// Planes of the case that the line does not have, each with the one that was probably meant, or nothing.
+std::vector<std::pair<string, string>> strays_of(const PackCase& c, const Problem& problem) {
   std::set<string> known;
   for (const Plane& plane : input_planes(problem)) known.insert(plane.name);
   for (const Plane& plane : output_planes(problem)) known.insert(plane.name);
   const std::vector<std::string_view> names(known.begin(), known.end());
+  std::vector<std::pair<string, string>> out;
+  for (const PackPlane& plane : c.planes)
+    if (!known.contains(plane.name)) out.emplace_back(plane.name, plane_meant(plane.name, names));
+  return out;
+}
+
+string stray_text(const string& stray, const string& meant) {
+  return "plane '" + stray + "' is not a plane of this line, and is not judged" +
+         (meant.empty() ? "" : " (did you mean '" + meant + "'?)");
+}
+
+}  // namespace
+
+std::vector<string> misspelt_planes(const PackCase& c, const Problem& problem) {
   std::vector<string> out;
-  for (const PackPlane& plane : c.planes) {
-    if (known.contains(plane.name)) continue;
-    const string near = plane_meant(plane.name, names);
-    const string hint = near.empty() ? "" : " (did you mean '" + near + "'?)";
-    out.push_back("plane '" + plane.name + "' is not a plane of this line, and is not judged" + hint);
-  }
+  for (const auto& [stray, meant] : strays_of(c, problem))
+    if (!meant.empty() && !c.find(meant)) out.push_back(stray_text(stray, meant));
   return out;
 }
 
@@ -205,7 +218,7 @@ CaseReport noted_planes(const PackCase& c, const Problem& problem) {
   CaseReport report;
   for (const Plane& plane : output_planes(problem))
     if (!c.find(plane.name)) report.missing.push_back(plane.name);
-  report.notes = strays_of(c, problem);
+  for (const auto& [stray, meant] : strays_of(c, problem)) report.notes.push_back(stray_text(stray, meant));
   note_swapped_shapes(c, problem, report);
   return report;
 }
@@ -226,10 +239,10 @@ CheckedCase check_case(const DumpCase& c, const Problem& problem, const Subjects
   if (error && interrupted()) out.cut_short = true;
   else if (error) out.report.breach = message_breach(error->text());
   // A misspelt plane would pass unseen: what was to be judged was not.
-  const std::vector<string> strays = strays_of(*c.recorded, problem);
-  if (!strays.empty() && !out.report.breach && !out.cut_short) {
-    std::erase(out.report.notes, strays.front());
-    out.report.breach = message_breach(strays.front());
+  const std::vector<string> misspelt = misspelt_planes(*c.recorded, problem);
+  if (!misspelt.empty() && !out.report.breach && !out.cut_short) {
+    std::erase(out.report.notes, misspelt.front());
+    out.report.breach = message_breach(misspelt.front());
   }
   return out;
 }

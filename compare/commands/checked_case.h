@@ -44,8 +44,9 @@ struct CheckedCase {
 CaseReport noted_planes(const PackCase&, const Problem&);
 
 // "plane 'row.scales' is not a plane of this line, ... (did you mean 'row.scale_inv'?)": tensors of a case
-// that are no planes of its line. Such a case fails: what was meant to be judged was not.
-std::vector<std::string> strays_of(const PackCase&, const Problem&);
+// under a name that was probably meant for a plane that the case lacks. Such a case fails: what was meant to
+// be judged was not.
+std::vector<std::string> misspelt_planes(const PackCase&, const Problem&);
 
 CheckedCase check_case(const DumpCase&, const Problem&, const Subjects&, const CaseSettings&);
 

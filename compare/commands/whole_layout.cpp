@@ -55,7 +55,8 @@ void add_order(const Problem& problem, const Plane& plane, const LayoutFit& fit,
   }
 }
 
-// Another order of scales that are mostly equal leaves most of them right; of a few codes no order can be told.
+// Another order of scales that are mostly equal leaves most of them right; of a few codes no order can be
+// told.
 bool much_differs(const Breach& breach) { return breach.differ >= 64; }
 bool one_run_holds(const Problem& problem) {
   constexpr int64_t kMostElements = int64_t{1} << 25;

@@ -17,8 +17,8 @@ namespace assay {
 // the time limit of the reference.
 std::optional<Diagnosis> layout_of_whole(const DumpCase&, const Problem&, Subject& reference, double seconds);
 
-// Whether layout_of_whole is worth its time for a case that fails so: not a few elements differ, and one run of
-// the reference holds the case.
+// Whether layout_of_whole is worth its time for a case that fails so: not a few elements differ, and one run
+// of the reference holds the case.
 bool may_be_layout(const Problem&, const Breach&);
 
 // Where not a few elements differ and the case is too large for that: that no order was tried, and what tries

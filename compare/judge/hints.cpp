@@ -80,7 +80,12 @@ std::string saturation(const Pattern& p) {
   const bool all = p.all([&](uint32_t g, uint32_t w) {
     return is_saturated(p.e, g) || is_saturated(p.e, w) || is_nan(p.e, g) || is_nan(p.e, w);
   });
-  return all ? "only at the largest values: saturation against infinity or NaN (N2.2, N2.3)" : "";
+  // One element that came as the largest value is no pattern; a NaN or an infinity beside it is.
+  const bool finite = p.all([&](uint32_t g, uint32_t w) {
+    return std::isfinite(value_of(p.e, g)) && std::isfinite(value_of(p.e, w));
+  });
+  if (!all || (finite && !p.many())) return {};
+  return "only at the largest values: saturation against infinity or NaN (N2.2, N2.3)";
 }
 
 std::string one_binade(const Pattern& p) {
@@ -234,9 +239,9 @@ std::string hint_of(const Compared& c, bool part) {
       if (std::string hint = rule(p); !hint.empty()) return hint;
     return std::string{};
   };
-  if (part) return first_of({nan_only, zero_sign, one_value, other_sign, one_binade, one_apart, saturation});
+  if (part) return first_of({nan_only, zero_sign, one_binade, one_value, other_sign, one_apart, saturation});
   return first_of(
-      {nan_only, zero_sign, one_value, other_sign, one_binade, order, tail, product, one_apart, saturation});
+      {nan_only, zero_sign, one_binade, one_value, other_sign, order, tail, product, one_apart, saturation});
 }
 
 }  // namespace assay

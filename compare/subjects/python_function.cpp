@@ -207,15 +207,15 @@ class PythonSubject final : public Subject {
     } catch (const Late&) {
       return fmt::format(
           "the interpreter {} did not say within {:g} s that it has imported {}: it hangs, or the import "
-          "takes "
-          "longer than --timeout allows",
+          "takes longer than --timeout allows",
           program_, timeout_, function_);
     }
     started.must_answer_within({});
     if (said) return std::string(said->text("status") == "ok" ? std::string_view{} : said->text("why"));
     return fmt::format(
-        "the interpreter {} ended with {} before it had imported the package: type  {} -m pip install "
-        "assay-oracle, or set ASSAY_PYTHON to an interpreter that has it",
+        "the interpreter {} ended with {} before it had imported the package: type  {} -m pip install .  in "
+        "a "
+        "clone of Assay, or set ASSAY_PYTHON to an interpreter that has it",
         program_, started.end(), program_);
   }
 

@@ -147,7 +147,8 @@ int explain_pack(ExplainSession& s) {
         fmt::format("assay explain {} --case {}", shell_quoted(c.pack->path), shell_quoted(c.recorded->id));
     const bool differs = d.confidence != Confidence::equal;
     if (const auto problem = problem_of(*c.recorded); problem && !differs)
-      for (const string& stray : strays_of(*c.recorded, *problem)) missed.push_back(c.where() + ": " + stray);
+      for (const string& misspelt : misspelt_planes(*c.recorded, *problem))
+        missed.push_back(c.where() + ": " + misspelt);
     if (!chosen || differs || d.elements > 0) chosen = std::move(d);
     if (!differs) continue;
     if (!chosen->of_padding() && found->seen && s.options.cause && !interrupted())

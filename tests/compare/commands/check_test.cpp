@@ -411,6 +411,22 @@ TEST(Check, AMisspeltPlaneFailsItsCase) {
       << r.out;
 }
 
+// A dump may hold more than its line says: the columns too, a tensor of the user's own.
+TEST(Check, ATensorThatStandsForNoMissingPlaneIsNoted) {
+  Dump d;
+  d.add("a", kLine);
+  for (const char* name : {"a/row.date", "a/notes"}) {
+    auto more = d.at("a/row.data");
+    more.first.name = name;
+    d.tensors.push_back(std::move(more));
+  }
+  const Ran r = check({d.write("d.safetensors")});
+  EXPECT_EQ(r.status, 0) << r.out;
+  for (const char* name : {"row.date", "notes"})
+    EXPECT_NE(r.out.find(std::string("plane '") + name + "' is not a plane of this line"), std::string::npos)
+        << r.out;
+}
+
 TEST(Check, AShapeThatIsExchangedIsNoted) {
   for (const bool exchanged : {false, true}) {
     Dump d;
@@ -433,7 +449,9 @@ TEST(Check, ScalesThatAreTooFewAreToldBothCounts) {
   d.of("a/row.scale_inv").resize(80);
   const Ran r = check({d.write("d.safetensors")});
   EXPECT_EQ(r.status, 1) << r.out;
-  EXPECT_NE(r.out.find("expected 512 elements of e8m0, or 120 without the padding, for plane"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("expected 512 elements of e8m0, or 120 without the padding, for plane"),
+            std::string::npos)
+      << r.out;
   EXPECT_NE(r.out.find("shape [128, 4], or [40, 3]"), std::string::npos) << r.out;
 }
 

@@ -238,9 +238,8 @@ TEST(Explain, PlanesThatAreNotJudgedAreNamedBeforeTheVerdict) {
   for (size_t n = 0; n < said.size(); ++n) {
     EXPECT_EQ(said[n].status, 1) << kCommands[n];
     for (const std::string& told : {stray, std::string("not judged, absent from the pack: row.scale_inv")})
-      EXPECT_NE((said[n].out + said[n].err).find(told), std::string::npos)
-          << kCommands[n] << "\n"
-          << said[n].out << said[n].err;
+      EXPECT_NE((said[n].out + said[n].err).find(told), std::string::npos) << kCommands[n] << "\n"
+                                                                           << said[n].out << said[n].err;
   }
   const auto none = said_of(pack_of({{"a", kLine, true, without_planes}}));
   for (size_t n = 0; n < none.size(); ++n) {

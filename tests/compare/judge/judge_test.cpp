@@ -207,6 +207,28 @@ TEST(Judge, Hints) {
                    set_code(d.plane.encoding, d.bytes, 7, 0x7F);
                  }),
       "NaN only on the judged side");
+  // A rule that is one off in one binade writes one code there; the step says more of it than the code.
+  has(hint_after(mx,
+                 [](auto& g) {
+                   auto& scales = plane(g, "row.scale_inv").bytes;
+                   const auto often = [&](std::byte b) {
+                     return std::count(scales.begin(), scales.end(), b);
+                   };
+                   std::byte one = scales[0];
+                   for (const std::byte b : scales)
+                     if (b != std::byte{0} && often(b) > often(one)) one = b;
+                   ASSERT_GE(often(one), 8);
+                   const auto less = static_cast<std::byte>(static_cast<uint8_t>(one) - 1);
+                   std::replace(scales.begin(), scales.end(), one, less);
+                 }),
+      "one binade too small");
+  // One element that came as the largest value is no pattern; a NaN in its place is.
+  EXPECT_EQ(hint_after("cast e4m3 1x1 bf16 fill=zeros",
+                       [](auto& g) { set_code(g[0].plane.encoding, g[0].bytes, 0, 0x7E); }),
+            "");
+  has(hint_after("cast e4m3 1x1 bf16 fill=zeros",
+                 [](auto& g) { set_code(g[0].plane.encoding, g[0].bytes, 0, 0x7F); }),
+      "NaN only");
 }
 
 double cpu_seconds_of(const std::function<void()>& work) {
