@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "compare/choices/draw.h"
+#include "compare/choices/tensors.h"
 #include "compare/judge/cases.h"
 #include "compare/subjects/plugin.h"
 #include "contract/line.h"
@@ -64,8 +65,9 @@ Drawer* drawer_of(const std::string& group) {
   auto known = s.drawers.find(group);
   if (known == s.drawers.end())
     known = s.drawers
-                .emplace(group, Drawer(
-                                    group, s.most, [](const Problem&) { return true; }, 1))
+                .emplace(group,
+                         Drawer(
+                             group, s.most, [](const Problem&) { return true; }, 1, choices::Aim::failures))
                 .first;
   return known->second.any() ? &known->second : nullptr;
 }
@@ -77,7 +79,8 @@ std::optional<Problem> nudged(Draft draft, Dice& dice) {
   int64_t& size = draft.sizes[dice.below(draft.sizes.size())];
   size += static_cast<int64_t>(dice.below(2 * kFarthest + 1)) - kFarthest;
   const auto problem = size < 0 ? Result<Problem>(Error{"", 0, ""}) : parse_line(draft.text());
-  return problem ? std::optional(*problem) : std::nullopt;
+  const bool good = problem && choices::largest_tensor(*problem) <= search().most;
+  return good ? std::optional(*problem) : std::nullopt;
 }
 
 // The line with one to three things changed, or a new one.
@@ -165,8 +168,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string line(reinterpret_cast<const char*>(data), size);
   const auto problem = parse_line(line);
   Search& s = search();
-  // A gemm has up to 16 times as many products (choices/draw.h).
-  if (!problem || problem->x.shape.count() > 16 * s.most || !s.subject->supports(*problem).yes) return 0;
+  // A line that the hunt gave may be one of the larger ones (choices/draw.h).
+  if (!problem || choices::largest_tensor(*problem) > choices::kLarger * s.most ||
+      !s.subject->supports(*problem).yes)
+    return 0;
   SuiteEntry entry = entry_of(*problem);
   entry.expect.trust = "drawn at random";
   run_cases({&entry, 1}, s.subjects, s.settings, [&](const CaseResult& r) {

@@ -7,8 +7,10 @@
 #include <tuple>
 
 #include "compare/choices/choices.h"
+#include "compare/choices/tensors.h"
 #include "compare/choices/values.h"
 #include "contract/line.h"
+#include "contract/planes.h"
 #include "contract/words.h"
 
 namespace assay::choices {
@@ -29,6 +31,10 @@ template <class List> bool among(const List& list, string_view word) {
 
 // Of a split and of an attention `vary` and `layout` follow the sizes; other ops do not have these keys.
 bool is_size_key(string_view key) { return among(kSizeKeys, key); }
+
+// Of failures. The parser refuses fewer of the lines that have a side of 0, so that they become one in
+// twelve.
+constexpr size_t kLinesPerEmpty = 16;
 
 bool is_wished(const std::vector<Wish>& wishes, string_view key) {
   return std::any_of(wishes.begin(), wishes.end(), [&](const Wish& w) { return w.first == key; });
@@ -61,6 +67,30 @@ bool has_choices(const Problem& p, const string& group, const std::vector<Wish>&
   return false;
 }
 
+// Whether a side is 0, so that nothing is computed.
+bool is_empty(const Draft& d) {
+  const auto kv = d.keys.find("kv");
+  return std::find(d.sizes.begin(), d.sizes.end(), 0) != d.sizes.end() ||
+         (d.op == "attention" && kv != d.keys.end() && kv->second == "0");
+}
+
+// The most elements that a tensor of the attention may have: of Q, of what is packed beside it, of K repeated
+// for each head, of the scores.
+int64_t largest_of_attention(const Draft& d) {
+  const auto number = [&](const char* key) {
+    const auto given = d.keys.find(key);
+    return given == d.keys.end() ? int64_t{0} : parse_integer<int64_t>(given->second).value_or(0);
+  };
+  const int64_t batch = number("batch"), heads = number("heads"), tokens = d.sizes[0], width = d.sizes[1];
+  // Without a key for them there are as many as queries, at most all tokens.
+  const int64_t kv = d.keys.contains("kv") ? number("kv") : tokens;
+  const string& layout = d.keys.at("layout");
+  const int64_t with_q = layout.find('3') != string::npos ? 3 : 1,
+                with_k = layout.find('2') != string::npos ? 2 : 1;
+  const int64_t q = ceil_div(tokens, batch);  // of a sequence; ragged ones are looked at once more, as a line
+  return std::max({with_q * tokens * width, with_k * batch * kv * width, batch * heads * q * kv});
+}
+
 }  // namespace
 
 Wish wish_of(const string& choice) {
@@ -77,7 +107,7 @@ std::vector<string> all_groups() {
   return out;
 }
 
-Drawer::Drawer(const string& group, int64_t most, Accepts accepts, uint64_t seed)
+Drawer::Drawer(const string& group, int64_t most, Accepts accepts, uint64_t seed, Aim aim)
     : group_(group), most_(most), accepts_(std::move(accepts)), dice_(seed_of(seed, group)) {
   std::tie(op_, format_) = parts_of(group);
   constexpr int kTries = 60;  // of sizes: philox and scale_chain take few of them
@@ -86,6 +116,7 @@ Drawer::Drawer(const string& group, int64_t most, Accepts accepts, uint64_t seed
       draw_sizes(draft);
       const Result<Problem> p = parse_line(draft.text());
       if (!p || !accepts_(*p)) continue;
+      if (aim == Aim::failures && largest_tensor(*p) > most_) continue;
       const bool plainer = draft.second.empty() && i == 0;  // than a pair, or than one found after many tries
       if (plain_.op.empty() || (plainer && plain_.sizes[0] == 0)) plain_ = draft;
       return true;
@@ -99,6 +130,7 @@ Drawer::Drawer(const string& group, int64_t most, Accepts accepts, uint64_t seed
   for (const FormatInfo& f : kFormats)
     if (any() && f.name != format_ && taken({op_, format_, string(f.name), sources_.front(), {}, {}}))
       seconds_.emplace_back(f.name);
+  aim_ = aim;
 }
 
 std::vector<string> Drawer::positional_choices() const {
@@ -122,8 +154,8 @@ std::vector<string> Drawer::positional_choices() const {
 // ---- sizes ------------------------------------------------------------------------------------------------
 
 int64_t Drawer::draw_size() {
-  constexpr int64_t kLarge[] = {260,  384,  513,  640,  1000, 1024, 1025, 2048,
-                                2049, 4096, 4097, 5000, 8192, 8193, 16385};
+  constexpr int64_t kLarge[] = {129,  160,  200,  256,  260,  384,  513,  640,  1000, 1024,
+                                1025, 2048, 2049, 4096, 4097, 5000, 8192, 8193, 16385};
   if (larger_ && dice_.chance(1, 2)) return kLarge[dice_.below(std::size(kLarge))];
   const auto sizes = sizes_of(kSizeClasses[dice_.below(std::size(kSizeClasses))]);
   const size_t a = dice_.below(sizes.size()), b = dice_.below(sizes.size());
@@ -191,21 +223,27 @@ void Drawer::draw_heads(Draft& d) {
   if (ragged && !packed) d.keys.erase("kv");
 }
 
+bool Drawer::has_good_sizes(const Draft& d) const {
+  const auto& n = d.sizes;
+  const int64_t most = larger_ ? kLarger * most_ : most_;
+  if (larger_ && n[0] * n[1] <= most_) return false;
+  if (aim_ == Aim::failures && is_empty(d) != (empty_ && !larger_)) return false;
+  if (aim_ == Aim::failures && op_ == "attention" && largest_of_attention(d) > most) return false;
+  return op_ == "gemm" ? n[0] * n[1] <= most && n[0] * n[2] <= most && n[1] * n[2] <= most &&
+                             n[0] * n[1] * n[2] <= 16 * most
+                       : n[0] * n[1] <= most;
+}
+
 void Drawer::draw_sizes(Draft& d) {
-  for (int i = 0; i < 100; ++i) {
+  const int tries = aim_ == Aim::failures ? 400 : 100;
+  for (int i = 0; i < tries; ++i) {
     if (op_ == "split") draw_members(d);
     else if (op_ == "attention") draw_heads(d);
     else if (op_ == "gemm") d.sizes = {draw_size(), draw_size(), draw_size()};
     else d.sizes = {draw_size(), draw_size()};
     if (op_ == "philox") d.sizes[1] = 4;
     if (op_ == "scale_chain" && format_ == "nvfp4" && dice_.chance(3, 4)) d.sizes[1] = 2;
-    const auto& n = d.sizes;
-    const int64_t most = larger_ ? kLarger * most_ : most_;
-    if (larger_ && n[0] * n[1] <= most_) continue;
-    if (op_ == "gemm" ? n[0] * n[1] <= most && n[0] * n[2] <= most && n[1] * n[2] <= most &&
-                            n[0] * n[1] * n[2] <= 16 * most
-                      : n[0] * n[1] <= most)
-      return;
+    if (has_good_sizes(d)) return;
   }
   d.sizes = std::vector<int64_t>(op_ == "gemm" ? 3 : 2, 1);
 }
@@ -249,6 +287,10 @@ bool Drawer::put(Draft& d, const std::vector<Wish>& wishes) {
   }) || draw_sizes_for(d, wishes);
 }
 
+bool Drawer::wanted(const Problem& p) const {
+  return accepts_(p) && (aim_ == Aim::pairs || largest_tensor(p) <= (larger_ ? kLarger * most_ : most_));
+}
+
 bool Drawer::repair(Draft& d, const string& culprit, const std::vector<Wish>& wishes) {
   if (is_wished(wishes, culprit)) return false;
   if (!culprit.empty() && !is_size_key(culprit)) return d.keys.erase(culprit) > 0;
@@ -272,7 +314,7 @@ std::optional<Drawn> Drawer::settle(Draft d, const std::vector<Wish>& wishes) {
   constexpr int kTries = 12;  // of changes whose effect is not known
   for (int i = 0; i < kTries;) {
     Result<Problem> p = parse_line(d.text());
-    if (p && accepts_(*p)) {
+    if (p && wanted(*p)) {
       if (!has_choices(*p, group_, wishes)) return {};
       return Drawn{std::move(d), std::move(*p)};
     }
@@ -283,6 +325,15 @@ std::optional<Drawn> Drawer::settle(Draft d, const std::vector<Wish>& wishes) {
   return {};
 }
 
+// Most fills of a line that looks for failures are those whose values lie at borders.
+string Drawer::draw_value(const KeyInfo& key) {
+  static const std::vector<string> kBorders = {"ties",     "ties",           "edges",     "edges",
+                                               "denormal", "amax_edges",     "nonfinite", "amax_edges",
+                                               "outliers", "negative_zeros", "nonfinite"};
+  if (aim_ == Aim::failures && key.name == "fill" && dice_.chance(3, 4)) return dice_.pick(kBorders);
+  return dice_.pick(dice_.pick(classes_of(key)).values);
+}
+
 void Drawer::add_keys(Draft& d, const Problem& p, std::set<string>& decided, size_t eighths) {
   for (const KeyValue& v : key_values(p)) {
     const string word = v.place.empty() ? string(v.name) : concat({v.place, ".", v.name});
@@ -290,11 +341,13 @@ void Drawer::add_keys(Draft& d, const Problem& p, std::set<string>& decided, siz
     const KeyInfo* key = key_of(op_, v.name);
     if (!key || classes_of(*key).empty()) continue;
     if (v.name == "seed") d.keys[word] = std::to_string(dice_.below(1000));
-    else if (dice_.chance(eighths, 8)) d.keys[word] = dice_.pick(dice_.pick(classes_of(*key)).values);
+    else if (dice_.chance(aim_ == Aim::failures && v.name == "fill" ? 7 : eighths, 8))
+      d.keys[word] = draw_value(*key);
   }
 }
 
 std::optional<Drawn> Drawer::line() {
+  empty_ = aim_ == Aim::failures && dice_.chance(1, kLinesPerEmpty);
   Draft d{op_, format_, "", dice_.pick(sources_), {}, {}};
   if (!seconds_.empty() && dice_.chance(1, 2)) {
     d.second = dice_.pick(seconds_);
@@ -309,7 +362,20 @@ std::optional<Drawn> Drawer::line() {
     add_keys(longer, out->problem, decided, eighths);
     if (auto next = settle(std::move(longer), {})) out = std::move(next);
   }
+  if (out && aim_ == Aim::failures) name_fill(*out);
   return out;
+}
+
+// Where a fill was refused beside other keys, or was not drawn, another one often takes its place.
+void Drawer::name_fill(Drawn& drawn) {
+  for (const KeyValue& v : key_values(drawn.problem)) {
+    const KeyInfo* key = v.name == "fill" ? key_of(op_, v.name) : nullptr;
+    if (!key || v.value != "normal" || !dice_.chance(1, 2)) continue;
+    Draft d = drawn.draft;
+    d.keys[v.place.empty() ? string(v.name) : concat({v.place, ".", v.name})] = draw_value(*key);
+    Result<Problem> p = parse_line(d.text());
+    if (p && wanted(*p)) drawn = {std::move(d), std::move(*p)};
+  }
 }
 
 std::optional<Drawn> Drawer::with(Draft draft, const std::vector<Wish>& wishes,
@@ -343,9 +409,10 @@ std::optional<Drawn> Drawer::larger(const Draft& draft) {
   Draft d = draft;
   larger_ = true;
   draw_sizes(d);
-  larger_ = false;
   Result<Problem> p = parse_line(d.text());
-  if (!p || p->x.shape.count() <= most_ || !accepts_(*p)) return {};
+  const bool good = p && p->x.shape.count() > most_ && wanted(*p);
+  larger_ = false;
+  if (!good) return {};
   return Drawn{std::move(d), std::move(*p)};
 }
 
@@ -358,6 +425,7 @@ std::optional<Drawn> Drawer::changed(const Draft& draft, size_t steps) {
 
 std::optional<Drawn> Drawer::changed(const Draft& draft) {
   Draft d = draft;
+  empty_ = aim_ == Aim::failures && dice_.chance(1, kLinesPerEmpty);
   const Result<Problem> p = parse_line(d.text());
   if (!p) return {};
   const std::vector<KeyValue> values = key_values(*p);
@@ -370,8 +438,7 @@ std::optional<Drawn> Drawer::changed(const Draft& draft) {
     const KeyInfo* key = key_of(op_, v.name);
     if (!key || classes_of(*key).empty()) return {};
     d.keys.erase(string(v.name));
-    d.keys[v.place.empty() ? string(v.name) : concat({v.place, ".", v.name})] =
-        dice_.pick(dice_.pick(classes_of(*key)).values);
+    d.keys[v.place.empty() ? string(v.name) : concat({v.place, ".", v.name})] = draw_value(*key);
   }
   return settle(std::move(d), {});
 }

@@ -1,6 +1,6 @@
 // Lines at random, of one op and format: keys, values, sizes, sources and partners are drawn, the parser is
-// asked, and what it refuses is taken out again until it accepts. Sizes are biased to tails, empty tensors,
-// primes and the borders of tiles.
+// asked, and what it refuses is taken out again until it accepts. Sizes are biased to tails, primes and the
+// borders of tiles; what else is drawn often depends on what the lines are for.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -13,6 +13,7 @@
 
 #include "compare/choices/dice.h"
 #include "compare/choices/draft.h"
+#include "contract/line.h"
 #include "contract/problem.h"
 
 namespace assay::choices {
@@ -36,10 +37,17 @@ std::vector<std::string> all_groups();
 // How many times as many elements a larger line has at most.
 inline constexpr int64_t kLarger = 16;
 
+// What lines are drawn for.
+enum class Aim : uint8_t {
+  pairs,    // pairs of choices: every class of sizes and every fill is as likely as the others
+  failures  // one line in twelve has a side of 0, and most fills are such that values meet borders
+};
+
 class Drawer {
  public:
-  // `most`: elements of the largest tensor of a line; products of a gemm are at most 16 times that.
-  Drawer(const std::string& group, int64_t most, Accepts accepts, uint64_t seed);
+  // `most`: elements of x, and of the operands and the result of a gemm, whose products are at most 16 times
+  // that. For failures: of every tensor of the line (largest_tensor).
+  Drawer(const std::string& group, int64_t most, Accepts accepts, uint64_t seed, Aim aim = Aim::pairs);
   // Whether any line of this group is accepted.
   bool any() const { return !sources_.empty(); }
 
@@ -68,16 +76,22 @@ class Drawer {
   bool repair(Draft& draft, const std::string& culprit, const std::vector<Wish>& wishes);
   bool put(Draft& draft, const std::vector<Wish>& wishes);
   bool put_key(Draft& draft, const Wish& wish);
+  bool wanted(const Problem& p) const;
   void draw_sizes(Draft& draft);
+  bool has_good_sizes(const Draft& draft) const;
   void draw_members(Draft& draft);
   void draw_heads(Draft& draft);
   bool draw_sizes_for(Draft& draft, const std::vector<Wish>& wishes);
+  std::string draw_value(const KeyInfo& key);
+  void name_fill(Drawn& drawn);
   void add_keys(Draft& draft, const Problem& p, std::set<std::string>& decided, size_t eighths);
   int64_t draw_size();
 
   std::string group_, op_, format_;
   int64_t most_;
+  Aim aim_ = Aim::pairs;
   bool larger_ = false;  // sizes are being drawn for larger()
+  bool empty_ = false;   // for failures: the line that is being drawn is to have a side of 0
   Accepts accepts_;
   Dice dice_;
   std::vector<std::string> sources_, seconds_;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "compare/choices/choices.h"
+#include "compare/choices/tensors.h"
 #include "contract/line.h"
 
 namespace assay::hunting {
@@ -27,13 +28,31 @@ constexpr size_t kFewTries = 24;        // after which a group without a support
 
 }  // namespace
 
-Lines::Lines(uint64_t seed, int64_t most_elements, const std::string& only) : seed_(seed) {
+Lines::Lines(uint64_t seed, int64_t most_elements, const std::string& only)
+    : seed_(seed), most_(most_elements) {
   for (const std::string& group : choices::all_groups()) {
     if (group.find(only) == std::string::npos) continue;
     Drawer drawer(
-        group, most_elements, [](const Problem&) { return true; }, seed);
+        group, most_elements, [](const Problem&) { return true; }, seed, choices::Aim::failures);
     if (drawer.any()) drawers_.emplace(group, std::move(drawer));
   }
+}
+
+// The draft with sides of 64, or as much of that as the limit leaves; with its own sizes where the op does
+// not take those.
+std::optional<Problem> Lines::square(const Draft& draft) const {
+  const auto fitting = [&](const Draft& d) {
+    const Result<Problem> p = parse_line(d.text());
+    return p && choices::largest_tensor(*p) <= most_ ? std::optional(*p) : std::nullopt;
+  };
+  Draft d = draft;
+  for (int64_t side = 64; side > 0 && d.op != "split" && d.op != "attention"; side /= 2) {
+    for (size_t i = 0; i < d.sizes.size(); ++i)  // those of a philox and of a scale_chain are fixed
+      d.sizes[i] = draft.sizes[i] == 4 || draft.sizes[i] == 2 ? draft.sizes[i] : side;
+    if (auto p = fitting(d)) return p;
+    if (!parse_line(d.text())) break;
+  }
+  return fitting(draft);
 }
 
 std::vector<Problem> Lines::first() const {
@@ -44,27 +63,26 @@ std::vector<Problem> Lines::first() const {
         Draft d = drawer.plain();
         if (*dir) d.keys["dir"] = dir;
         if (*source && d.op != "gemm") d.source = source;
-        for (const int64_t size : {int64_t{64}, d.sizes[0]}) {
-          if (d.op != "split" && d.op != "attention" && size == 64)
-            for (int64_t& n : d.sizes) n = n == 4 || n == 2 ? n : 64;
-          const Result<Problem> p = parse_line(d.text());
-          if (p && std::find(out.begin(), out.end(), *p) == out.end()) out.push_back(*p);
-          if (p) break;
-          d.sizes = drawer.plain().sizes;
-        }
+        const std::optional<Problem> p = square(d);
+        if (p && std::find(out.begin(), out.end(), *p) == out.end()) out.push_back(*p);
       }
   return out;
 }
 
 std::vector<Problem> Lines::with_words(const std::string& words) const {
   std::vector<Problem> out;
-  for (const char* size : {"64x64", "32x128", "160x24", "24x160", "33x40"})
+  const Shape sizes[] = {{64, 64}, {32, 128}, {160, 24}, {24, 160}, {33, 40}};
+  for (Shape size : sizes) {
+    while (size.count() > most_)
+      size = {std::max<int64_t>(size.rows / 2, 1), std::max<int64_t>(size.cols / 2, 1)};
     for (size_t space = words.find(' '); space != std::string::npos; space = words.find(' ', space + 1)) {
-      const Result<Problem> p = parse_line(words.substr(0, space) + " " + size + words.substr(space));
+      const Result<Problem> p = parse_line(
+          fmt::format("{} {}x{}{}", words.substr(0, space), size.rows, size.cols, words.substr(space)));
       if (!p || !drawers_.contains(draft_of(*p).group())) continue;
-      out.push_back(*p);
+      if (std::find(out.begin(), out.end(), *p) == out.end()) out.push_back(*p);
       break;
     }
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ enum class Fate : uint8_t {
 
 class Lines {
  public:
+  // No tensor of a line that is drawn has more than `most_elements`, but for the larger ones of a batch.
   Lines(uint64_t seed, int64_t most_elements, const std::string& only);
 
   // First of all, for every op with a format, the plain lines that subjects of narrow support may run.
@@ -30,7 +32,8 @@ class Lines {
   // one of no group of this search.
   std::vector<Problem> with_words(const std::string& words) const;
   // The lines of batch n. Each is the one of several candidates with the most new pairs of choices; a third
-  // are earlier lines with one thing changed, those near trouble before others. One in 24 has larger sizes.
+  // of the candidates are earlier lines with one to three things changed, those near trouble before others.
+  // One line in 24 has larger sizes.
   std::vector<Problem> batch(uint64_t n, size_t lines);
   // A line that the user gave to begin from, or that an earlier hunt kept.
   void know(const Problem&);
@@ -47,6 +50,7 @@ class Lines {
     size_t tried = 0, supported = 0;
     std::vector<choices::Draft> kept;
   };
+  std::optional<Problem> square(const choices::Draft&) const;
   size_t fresh(const Problem&);
   void plan(const Problem&);
   std::string pick_group(choices::Dice&) const;
@@ -58,6 +62,7 @@ class Lines {
   std::map<std::string, Group> groups_;
   std::vector<choices::Draft> trouble_;
   uint64_t seed_;
+  int64_t most_;
   size_t pairs_ = 0;
 };
 

@@ -20,11 +20,14 @@
 
 #include <fmt/format.h>
 
+#include "compare/choices/draft.h"
+#include "compare/choices/draw.h"
 #include "compare/commands/coverage.h"
 #include "compare/commands/hunt/folder.h"
 #include "compare/commands/hunt/lines.h"
 #include "contract/format.h"
 #include "contract/line.h"
+#include "contract/planes.h"
 #include "contract/words.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
@@ -476,6 +479,70 @@ TEST(HuntLines, AFewAreLarger) {
   EXPECT_LT(larger, 8 * 96 / 12);
   EXPECT_TRUE(long_row);
   EXPECT_TRUE(tiles_across_and_down);
+}
+
+// Elements of the largest plane, without what pads it.
+int64_t largest_plane(const Problem& p) {
+  int64_t most = 0;
+  for (const auto& planes : {input_planes(p), output_planes(p)})
+    for (const Plane& plane : planes) most = std::max(most, plane.logical.count());
+  return most;
+}
+
+// Whatever is drawn keeps to the limit, also what is not x: K and the scores of an attention, B of a gemm.
+TEST(HuntLines, NoTensorIsLargerThanTheLimit) {
+  for (const auto& [only, most] : {std::pair{"attention", 16}, std::pair{"gemm", 16}, std::pair{"split", 100},
+                                   std::pair{"quantize nvfp4", 16}, std::pair{"update", 1}}) {
+    Lines lines(1, most, only);
+    const std::vector<Problem> first = lines.first();
+    EXPECT_FALSE(first.empty()) << only;
+    for (const Problem& p : first) {
+      EXPECT_LE(largest_plane(p), most) << to_line(p);
+      lines.told(p, Fate::quiet);
+    }
+    size_t larger = 0, drawn = 0;
+    for (uint64_t n = 0; n < 2; ++n)
+      for (const Problem& p : lines.batch(n, 96)) {
+        const int64_t largest = largest_plane(p);
+        EXPECT_LE(largest, choices::kLarger * most) << to_line(p);
+        larger += largest > most, ++drawn;
+        lines.told(p, Fate::quiet);
+      }
+    EXPECT_GT(drawn, 96u) << only;
+    EXPECT_LT(larger, drawn / 12) << only;
+  }
+  const Lines lines(1, 16, "quantize mxfp8");
+  for (const Problem& p : lines.with_words("quantize mxfp8 bf16 dir=row scales=gemm"))
+    EXPECT_LE(largest_plane(p), 16) << to_line(p);
+  const std::vector<Problem> usual = Lines(1, 4096, "quantize mxfp8").first();
+  EXPECT_EQ(usual.front().x.shape, (Shape{64, 64}));
+}
+
+// Few lines are empty, and most have a fill whose values lie at borders.
+TEST(HuntLines, MostHaveElementsAndAFillOfBorders) {
+  Lines lines(1, 4096, "");
+  size_t count = 0, empty = 0, named = 0, borders = 0;
+  for (uint64_t n = 0; n < 8; ++n)
+    for (const Problem& p : lines.batch(n, 96)) {
+      const choices::Draft d = choices::draft_of(p);
+      ++count;
+      empty += std::find(d.sizes.begin(), d.sizes.end(), 0) != d.sizes.end();
+      bool names = false, border = false;
+      for (const auto& [key, value] : d.keys) {
+        if (key != "fill" && !key.ends_with(".fill")) continue;
+        names = true;
+        for (const char* word :
+             {"ties", "edges", "amax_edges", "nonfinite", "denormal", "negative_zeros", "outliers"})
+          border |= value == word;
+      }
+      named += names, borders += border;
+      lines.told(p, Fate::quiet);
+    }
+  EXPECT_GT(count, 700u);
+  EXPECT_GT(empty, count / 24);
+  EXPECT_LT(empty, count / 8);
+  EXPECT_GT(named, count * 3 / 4);
+  EXPECT_GT(borders, count / 2);
 }
 
 TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
