@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "compare/choices/data.h"
 #include "compare/choices/draw.h"
 #include "compare/choices/tensors.h"
 #include "compare/judge/cases.h"
@@ -79,7 +80,8 @@ std::optional<Problem> nudged(Draft draft, Dice& dice) {
   int64_t& size = draft.sizes[dice.below(draft.sizes.size())];
   size += static_cast<int64_t>(dice.below(2 * kFarthest + 1)) - kFarthest;
   const auto problem = size < 0 ? Result<Problem>(Error{"", 0, ""}) : parse_line(draft.text());
-  const bool good = problem && choices::largest_tensor(*problem) <= search().most;
+  const bool good =
+      problem && choices::largest_tensor(*problem) <= search().most && choices::data_fit(*problem);
   return good ? std::optional(*problem) : std::nullopt;
 }
 

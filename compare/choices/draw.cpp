@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "compare/choices/choices.h"
+#include "compare/choices/data.h"
 #include "compare/choices/tensors.h"
 #include "compare/choices/values.h"
 #include "contract/line.h"
@@ -89,6 +90,11 @@ int64_t largest_of_attention(const Draft& d) {
                 with_k = layout.find('2') != string::npos ? 2 : 1;
   const int64_t q = ceil_div(tokens, batch);  // of a sequence; ragged ones are looked at once more, as a line
   return std::max({with_q * tokens * width, with_k * batch * kv * width, batch * heads * q * kv});
+}
+
+// Takes literals out of the draft. Whether there were any.
+bool drop_data(Draft& d) {
+  return std::erase_if(d.keys, [](const auto& key) { return key.second.starts_with("literal:"); }) > 0;
 }
 
 }  // namespace
@@ -314,6 +320,7 @@ std::optional<Drawn> Drawer::settle(Draft d, const std::vector<Wish>& wishes) {
   constexpr int kTries = 12;  // of changes whose effect is not known
   for (int i = 0; i < kTries;) {
     Result<Problem> p = parse_line(d.text());
+    if (p && !data_fit(*p) && drop_data(d)) continue;
     if (p && wanted(*p)) {
       if (!has_choices(*p, group_, wishes)) return {};
       return Drawn{std::move(d), std::move(*p)};
@@ -410,6 +417,7 @@ std::optional<Drawn> Drawer::larger(const Draft& draft) {
   larger_ = true;
   draw_sizes(d);
   Result<Problem> p = parse_line(d.text());
+  if (p && !data_fit(*p) && drop_data(d)) p = parse_line(d.text());
   const bool good = p && p->x.shape.count() > most_ && wanted(*p);
   larger_ = false;
   if (!good) return {};

@@ -56,7 +56,8 @@ class Drawer {
   // The draft with these choices, and without what the parser refuses beside them. Nothing where no try was
   // accepted; the caller may try again. Of `also` it has as many as the parser takes.
   std::optional<Drawn> with(Draft draft, const std::vector<Wish>& wishes, const std::vector<Wish>& also = {});
-  // The draft with another value of one of its keys, or with other sizes or another source.
+  // The draft with another value of one of its keys, or with other sizes or another source. Data in the line
+  // that do not fit what has changed are left out.
   std::optional<Drawn> changed(const Draft& draft);
   // The same up to `steps` times, each on what the one before gave. Nothing where none was accepted.
   std::optional<Drawn> changed(const Draft& draft, size_t steps);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "compare/choices/choices.h"
+#include "compare/choices/data.h"
 #include "compare/choices/tensors.h"
 #include "contract/line.h"
 
@@ -24,6 +25,7 @@ constexpr size_t kCandidates = 4;       // of which the one with the most new pa
 constexpr size_t kMostKept = 256;       // lines of a group to change
 constexpr size_t kMostTrouble = 64;     // lines near trouble
 constexpr size_t kLinesPerLarger = 24;  // a larger line takes as long as a dozen others
+constexpr size_t kLinesPerData = 16;    // with the data of an earlier line changed
 constexpr size_t kFewTries = 24;        // after which a group without a supported line is rarely tried
 
 }  // namespace
@@ -142,6 +144,21 @@ std::optional<Problem> Lines::larger(Dice& dice) {
   return drawn ? std::optional(drawn->problem) : std::nullopt;
 }
 
+// An earlier line with a few elements changed, as often one near trouble as one that was kept. Its pairs are
+// those of the earlier line, so that it is no candidate beside others.
+std::optional<Problem> Lines::other_data(Dice& dice) {
+  constexpr size_t kTries = 4;  // many lines are too large
+  for (size_t i = 0; i < kTries; ++i) {
+    const std::vector<Draft>* from = &groups_[pick_group(dice)].kept;
+    if (!trouble_.empty() && dice.chance(1, 2)) from = &trouble_;
+    if (from->empty()) continue;
+    const Result<Problem> p = parse_line(dice.pick(*from).text());
+    if (!p || choices::largest_tensor(*p) > most_) continue;
+    if (auto changed = choices::with_other_data(*p, dice)) return changed;
+  }
+  return {};
+}
+
 // Of several candidates the one with the most new pairs.
 std::optional<Problem> Lines::freshest(Dice& dice) {
   std::optional<Problem> best;
@@ -164,6 +181,7 @@ std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
   if (drawers_.empty()) return out;
   for (size_t tries = 0; out.size() < lines && tries < 20 * lines; ++tries) {
     std::optional<Problem> best = dice.chance(1, kLinesPerLarger) ? larger(dice) : std::nullopt;
+    if (!best && dice.chance(1, kLinesPerData)) best = other_data(dice);
     if (!best) best = freshest(dice);
     if (!best) continue;
     plan(*best);

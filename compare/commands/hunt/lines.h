@@ -33,7 +33,7 @@ class Lines {
   std::vector<Problem> with_words(const std::string& words) const;
   // The lines of batch n. Each is the one of several candidates with the most new pairs of choices; a third
   // of the candidates are earlier lines with one to three things changed, those near trouble before others.
-  // One line in 24 has larger sizes.
+  // One line in 24 has larger sizes, and one in 16 is an earlier line with other data.
   std::vector<Problem> batch(uint64_t n, size_t lines);
   // A line that the user gave to begin from, or that an earlier hunt kept.
   void know(const Problem&);
@@ -57,6 +57,7 @@ class Lines {
   std::optional<Problem> candidate(choices::Dice&);
   std::optional<Problem> freshest(choices::Dice&);
   std::optional<Problem> larger(choices::Dice&);
+  std::optional<Problem> other_data(choices::Dice&);
 
   std::map<std::string, choices::Drawer> drawers_;
   std::map<std::string, Group> groups_;

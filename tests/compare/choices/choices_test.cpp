@@ -4,17 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "compare/choices/data.h"
 #include "compare/choices/draft.h"
 #include "compare/choices/draw.h"
 #include "compare/choices/space.h"
 #include "compare/choices/values.h"
 #include "contract/line.h"
+#include "contract/planes.h"
 #include "contract/words.h"
+#include "fixtures/fill.h"
 
 namespace assay::choices {
 namespace {
@@ -135,6 +139,67 @@ TEST(Drawer, GrantsItsWishesOrNothing) {
   EXPECT_GT(granted, 0);
   for (int i = 0; i < 20; ++i)  // N11.2: rows are never rotated
     EXPECT_FALSE(drawer.with(drawer.plain(), {{"col.rht", "1"}, {"source", "f32"}}));
+}
+
+// Every change leaves a line that the parser reads, whose literal holds what changed and fits.
+TEST(Data, AFewElementsChangeAndTheRestStays) {
+  Dice dice(5);
+  const auto bytes_of = [](const Problem& p) {
+    const Tensor t = p.as<Gemm>() ? operand_problem(p, Side::a).x : p.x;
+    std::vector<std::byte> out(static_cast<size_t>(t.shape.count() * info(t.source).bytes()));
+    EXPECT_FALSE(fill_tensor(t.fill, t.source, t.shape, out)) << to_line(p);
+    return out;
+  };
+  for (const char* text : {"cast e4m3 3x7 f32 fill=ties", "quantize mxfp8 2x32 bf16 dir=row at=3,5",
+                           "update fp8_delayed 4x3 f32", "quantize fp8_current 1x9 f16 fill=literal:3c00bc00",
+                           "philox u32 4x4 u32", "cast f32 2x9 e2m1",
+                           "gemm a=mxfp8 b=mxfp8 2x2x32 b.fill=zeros", "cast e4m3 16x16 bf16 fill=zeros"}) {
+    const Problem from = line(text);
+    const size_t width = static_cast<size_t>(info(from.x.source).bytes());
+    for (int i = 0; i < 60; ++i) {
+      const auto to = with_other_data(from, dice);
+      ASSERT_TRUE(to) << text;
+      EXPECT_EQ(*parse_line(to_line(*to)), *to);
+      EXPECT_TRUE(data_fit(*to)) << to_line(*to);
+      if (from.as<Gemm>()) continue;
+      const auto before = bytes_of(from), after = bytes_of(*to);
+      size_t changed = 0;
+      for (size_t at = 0; at < before.size(); at += width)
+        changed += !std::equal(&before[at], &before[at] + width, &after[at]);
+      EXPECT_LE(changed, 4u) << to_line(*to);
+    }
+  }
+  EXPECT_FALSE(with_other_data(line("cast e4m3 0x7 f32"), dice));
+  EXPECT_FALSE(with_other_data(line("cast e4m3 1x257 f32"), dice));
+}
+
+TEST(Data, SpecialValuesAndNeighboursAreAmongTheChanges) {
+  Dice dice(1);
+  const Problem from = line("cast e4m3 1x1 f32 fill=literal:3f800000");
+  std::set<string> payloads;
+  for (int i = 0; i < 2000; ++i)
+    if (const auto to = with_other_data(from, dice)) payloads.insert(to->x.fill.payload);
+  for (const char* code :
+       {"3f800001", "3f7fffff", "bf800000", "7f800000", "ff800000", "7fffffff", "00000000", "80000000",
+        "7f7fffff", "00800000", "00000001", "007fffff", "3f880000", "3f87ffff"})
+    EXPECT_TRUE(payloads.contains(code)) << code;
+}
+
+TEST(Data, ALiteralThatDoesNotFitIsLeftOut) {
+  EXPECT_FALSE(data_fit(line("cast e4m3 1x1 f32 fill=literal:3f8000003f800000")));
+  EXPECT_FALSE(data_fit(line("cast e4m3 1x1 bf16 fill=literal:3f800000@0.0")));
+  EXPECT_FALSE(data_fit(line("gemm a=mxfp8 b=mxfp8 1x1x32 a.fill=literal:3f80@1.0")));
+  Drawer drawer(
+      "cast e4m3", 4096, [](const Problem&) { return true; }, 3, Aim::failures);
+  const Draft from = draft_of(line("cast e4m3 4x4 f32 fill=literal:3f800000@3.3"));
+  size_t kept = 0, left_out = 0;
+  for (int i = 0; i < 200; ++i)
+    if (const auto drawn = drawer.changed(from)) {
+      EXPECT_TRUE(data_fit(drawn->problem)) << drawn->draft.text();
+      (drawn->problem.x.fill.kind == FillKind::literal ? kept : left_out)++;
+    }
+  EXPECT_GT(kept, 20u);
+  EXPECT_GT(left_out, 20u);
 }
 
 // The search against trying everything: all pairs of an op whose lines are few.

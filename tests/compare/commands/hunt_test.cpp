@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/choices/data.h"
 #include "compare/choices/draft.h"
 #include "compare/choices/draw.h"
 #include "compare/commands/coverage.h"
@@ -543,6 +544,30 @@ TEST(HuntLines, MostHaveElementsAndAFillOfBorders) {
   EXPECT_LT(empty, count / 8);
   EXPECT_GT(named, count * 3 / 4);
   EXPECT_GT(borders, count / 2);
+}
+
+// A line near trouble comes again with a few of its elements changed, and that one with others.
+TEST(HuntLines, DataOfALineNearTroubleAreChanged) {
+  Lines lines(3, 4096, "quantize mxfp8"), same(3, 4096, "quantize mxfp8");
+  const Problem red = fakes::problem("quantize mxfp8 3x17 bf16 dir=row fill=ties seed=9");
+  lines.told(red, Fate::near_trouble), same.told(red, Fate::near_trouble);
+  size_t literals = 0, again = 0;
+  std::set<std::string> payloads;
+  for (uint64_t n = 0; n < 6; ++n) {
+    const std::vector<Problem> batch = lines.batch(n, 96);
+    EXPECT_EQ(batch, same.batch(n, 96));
+    for (const Problem& p : batch) {
+      const bool literal = p.x.fill.kind == FillKind::literal;
+      EXPECT_TRUE(choices::data_fit(p)) << to_line(p);
+      literals += literal;
+      payloads.insert(p.x.fill.payload);
+      // Of those, one is near trouble as well.
+      const Fate fate = literal && ++again % 4 == 1 ? Fate::near_trouble : Fate::quiet;
+      lines.told(p, fate), same.told(p, fate);
+    }
+  }
+  EXPECT_GT(literals, 6u * 96 / 32);
+  EXPECT_GT(payloads.size(), literals / 2);
 }
 
 TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
