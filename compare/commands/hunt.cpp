@@ -83,7 +83,11 @@ class Hunt {
     settings_ = options.settings;
     settings_.subjects = {options.subject};
     for (const Problem& p : folder.kept()) lines_.know(p);
-    for (const Finding& f : folder.findings()) causes_.insert(f.cause);
+    for (const Finding& f : folder.findings()) {
+      causes_.insert(f.cause);
+      for (const std::string& text : {f.drawn, f.line})
+        if (const Result<Problem> p = parse_line(text)) lines_.near_trouble(*p);
+    }
     record(to_json(folder.head()));
   }
 

@@ -201,6 +201,11 @@ void Lines::know(const Problem& p) {
   }
 }
 
+void Lines::near_trouble(const Problem& p) {
+  if (trouble_.size() == kMostTrouble) trouble_.erase(trouble_.begin());
+  trouble_.push_back(draft_of(p));
+}
+
 bool Lines::told(const Problem& p, Fate fate) {
   size_t added = 0;
   for (const GroupChoices& own : choices_of(p)) {
@@ -214,10 +219,7 @@ bool Lines::told(const Problem& p, Fate fate) {
   const Draft d = draft_of(p);
   std::vector<Draft>& kept = groups_[d.group()].kept;
   if (added && kept.size() < kMostKept) kept.push_back(d);
-  if (fate == Fate::near_trouble) {
-    if (trouble_.size() == kMostTrouble) trouble_.erase(trouble_.begin());
-    trouble_.push_back(d);
-  }
+  if (fate == Fate::near_trouble) near_trouble(p);
   return added > 0;
 }
 

@@ -37,6 +37,8 @@ class Lines {
   std::vector<Problem> batch(uint64_t n, size_t lines);
   // A line that the user gave to begin from, or that an earlier hunt kept.
   void know(const Problem&);
+  // A line that failed in an earlier run.
+  void near_trouble(const Problem&);
   // What became of a line. Returns whether it had new pairs that were exercised: such lines are kept.
   bool told(const Problem&, Fate);
 

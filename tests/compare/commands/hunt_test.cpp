@@ -320,6 +320,16 @@ TEST_F(Hunt, ARightSubjectGivesNothing) {
   EXPECT_NE(read("kept.cases"), "");
 }
 
+// What an earlier run found is near trouble in this one, though none of its lines was kept.
+TEST_F(Hunt, FindingsAreNearTroubleAfterAResume) {
+  const Subjects wrong = fakes::with("fake", tail_is_wrong);
+  ASSERT_EQ(hunt(options("quantize mxfp8", 1), wrong).status, 1);
+  ASSERT_NE(read("found.cases"), "");
+  fs::remove(folder_ + "/kept.cases");
+  hunt(options("quantize mxfp8", 1), wrong);
+  EXPECT_NE(read("kept.cases").find("fill=literal:"), std::string::npos) << read("kept.cases");
+}
+
 TEST_F(Hunt, NothingRanIsNoSuccess) {
   Subjects none = fakes::with("fake", nullptr);
   HuntOptions o = options("no such op", 1);
@@ -568,6 +578,19 @@ TEST(HuntLines, DataOfALineNearTroubleAreChanged) {
   }
   EXPECT_GT(literals, 6u * 96 / 32);
   EXPECT_GT(payloads.size(), literals / 2);
+}
+
+// What an earlier run found is near trouble in this one.
+TEST(HuntLines, TroubleIsKnownAfterAResume) {
+  Lines lines(1, 4096, "quantize mxfp8"), without(1, 4096, "quantize mxfp8");
+  lines.near_trouble(fakes::problem("quantize mxfp8 5x7 f16 dir=col fill=outliers seed=321"));
+  const auto near = [](const std::vector<Problem>& batch) {
+    return std::count_if(batch.begin(), batch.end(), [](const Problem& p) {
+      return p.x.shape == Shape{5, 7} && p.x.fill.seed == 321 && p.x.source == Encoding::f16;
+    });
+  };
+  EXPECT_GT(near(lines.batch(0, 96)), 0);
+  EXPECT_EQ(near(without.batch(0, 96)), 0);
 }
 
 TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
