@@ -82,6 +82,7 @@ class Hunt {
                 options.max_elements, options.seed}) {
     settings_ = options.settings;
     settings_.subjects = {options.subject};
+    if (Subject* reference = subjects.find("reference")) lines_.look_at_cases(*reference);
     for (const Problem& p : folder.kept()) lines_.know(p);
     for (const Finding& f : folder.findings()) {
       causes_.insert(f.cause);
@@ -161,9 +162,13 @@ class Hunt {
   size_t total(size_t Judged::*count) const { return folder_.before().*count + run_.*count + now_.*count; }
 
   std::string state_text() const {
+    const std::string cases = lines_.cases() ? fmt::format(", {} of {} rounding cases",
+                                                           lines_.cases()->reached(), lines_.cases()->of())
+                                             : "";
     return fmt::format(
-        "hunted {:.1f} min: {} lines judged, {} not supported, {} pairs of choices, {} failures of {} causes",
-        seconds() / 60, total(&Judged::lines), total(&Judged::unsupported), lines_.pairs(),
+        "hunted {:.1f} min: {} lines judged, {} not supported, {} pairs of choices{}, {} failures of {} "
+        "causes",
+        seconds() / 60, total(&Judged::lines), total(&Judged::unsupported), lines_.pairs(), cases,
         total(&Judged::failures), folder_.findings().size());
   }
 
@@ -409,7 +414,9 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
   const Result<std::vector<Problem>> found = (*folder)->found();
   if (!found) return refuse(found.error());
   if (options.edges.empty() && (options.subject == "host" || options.subject.starts_with("plugin:")))
-    fmt::print(err, "assay: choices alone guide this hunt; with --edges, edges of compiled code do too\n");
+    fmt::print(
+        err,
+        "assay: choices and rounding cases guide this hunt; with --edges, edges of compiled code do too\n");
   const InterruptScope scope;
   Hunt hunt(options, subjects, **folder, out, err);
   hunt.repeat(*found);
@@ -423,8 +430,8 @@ void register_hunt(Program& program) {
   CommonOptions& common = program.common;
   Command c(program.app, "hunt", "draw lines and judge them for a given time; keep what fails, by its cause");
   c.footer(
-      "Lines are drawn from the table of keys, guided by the pairs of choices that no line had yet "
-      "(docs/hunt.md).\n"
+      "Lines are drawn from the table of keys, guided by the pairs of choices and the rounding cases that no "
+      "line had yet (docs/hunt.md).\n"
       "Examples:\n"
       "  assay hunt --plugin ./libmine.so --minutes 10 --to hunt-mine\n"
       "  assay hunt --subject host --only 'quantize nvfp4' --seed 7\n"

@@ -9,6 +9,7 @@
 #include "compare/choices/data.h"
 #include "compare/choices/tensors.h"
 #include "contract/line.h"
+#include "contract/tracer.h"
 
 namespace assay::hunting {
 
@@ -190,15 +191,28 @@ std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
   return out;
 }
 
+// Where there are many, a line that reached a rounding case takes the place of an older one.
+void Lines::keep(Group& group, const Draft& d, bool replaces) {
+  if (group.kept.size() < kMostKept) group.kept.push_back(d);
+  else if (replaces) group.kept[group.replaced++ % kMostKept] = d;
+}
+
 void Lines::know(const Problem& p) {
+  const bool reaches = cases_ && cases_->look(p) > 0;
   const Draft d = draft_of(p);
-  std::vector<Draft>& kept = groups_[d.group()].kept;
-  if (kept.size() < kMostKept) kept.push_back(d);
+  keep(groups_[d.group()], d, reaches);
   for (const GroupChoices& own : choices_of(p)) {
     Group& group = groups_[own.group];
     pairs_ += group.covered.add(group.names.numbers(own.choices));
     ++group.tried, ++group.supported;
   }
+}
+
+void Lines::look_at_cases(Subject& reference) {
+  if (!dynamic_cast<Tracing*>(&reference)) return;
+  std::vector<std::string_view> groups;
+  for (const auto& [name, drawer] : drawers_) groups.push_back(name);
+  cases_.emplace(reference, groups);
 }
 
 void Lines::near_trouble(const Problem& p) {
@@ -216,11 +230,11 @@ bool Lines::told(const Problem& p, Fate fate) {
     added += group.covered.add(group.names.numbers(own.choices));
   }
   pairs_ += added;
+  const bool reaches = fate != Fate::unsupported && cases_ && cases_->look(p) > 0;
   const Draft d = draft_of(p);
-  std::vector<Draft>& kept = groups_[d.group()].kept;
-  if (added && kept.size() < kMostKept) kept.push_back(d);
+  if (added || reaches) keep(groups_[d.group()], d, reaches);
   if (fate == Fate::near_trouble) near_trouble(p);
-  return added > 0;
+  return added || reaches;
 }
 
 }  // namespace assay::hunting

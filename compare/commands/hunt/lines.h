@@ -10,6 +10,7 @@
 
 #include "compare/choices/draw.h"
 #include "compare/choices/pairs.h"
+#include "compare/commands/hunt/rounding.h"
 #include "contract/problem.h"
 
 namespace assay::hunting {
@@ -26,6 +27,8 @@ class Lines {
   // No tensor of a line that is drawn has more than `most_elements`, but for the larger ones of a batch.
   Lines(uint64_t seed, int64_t most_elements, const std::string& only);
 
+  // From here on lines that reach a new rounding case on this reference are kept as well, if it can trace.
+  void look_at_cases(Subject& reference);
   // First of all, for every op with a format, the plain lines that subjects of narrow support may run.
   std::vector<Problem> first() const;
   // Lines with the words of a subject (Subject::own_words) in several sizes; none where they name no line, or
@@ -39,10 +42,12 @@ class Lines {
   void know(const Problem&);
   // A line that failed in an earlier run.
   void near_trouble(const Problem&);
-  // What became of a line. Returns whether it had new pairs that were exercised: such lines are kept.
+  // What became of a line. Returns whether it ran and had new pairs, or was the first to reach a rounding
+  // case: such lines are kept.
   bool told(const Problem&, Fate);
 
   size_t pairs() const { return pairs_; }  // exercised so far
+  const std::optional<RoundingCases>& cases() const { return cases_; }
   size_t groups() const { return drawers_.size(); }
 
  private:
@@ -51,7 +56,9 @@ class Lines {
     choices::Pairs covered, planned;  // planned: with those of the batch that is being made
     size_t tried = 0, supported = 0;
     std::vector<choices::Draft> kept;
+    size_t replaced = 0;  // of the kept lines
   };
+  static void keep(Group&, const choices::Draft&, bool replaces);
   std::optional<Problem> square(const choices::Draft&) const;
   size_t fresh(const Problem&);
   void plan(const Problem&);
@@ -64,6 +71,7 @@ class Lines {
   std::map<std::string, choices::Drawer> drawers_;
   std::map<std::string, Group> groups_;
   std::vector<choices::Draft> trouble_;
+  std::optional<RoundingCases> cases_;
   uint64_t seed_;
   int64_t most_;
   size_t pairs_ = 0;

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string>
@@ -330,6 +331,23 @@ TEST_F(Hunt, FindingsAreNearTroubleAfterAResume) {
   EXPECT_NE(read("kept.cases").find("fill=literal:"), std::string::npos) << read("kept.cases");
 }
 
+// The state says how many rounding cases were reached; a hunt that goes on knows them from its kept lines.
+TEST_F(Hunt, RoundingCasesAreCountedOverAllRuns) {
+  const auto reached = [](const std::string& text) {
+    const size_t end = text.rfind(" rounding cases");
+    if (end == std::string::npos) return 0;
+    const size_t begin = text.rfind(", ", end) + 2;
+    return std::atoi(text.c_str() + begin);
+  };
+  Subjects right = fakes::with("fake", nullptr);
+  right.owned.front() = make_reference_subject();
+  const Told first = hunt(options("cast e4m3", 2), right);
+  EXPECT_GT(reached(first.text), 20) << first.text;
+  HuntOptions over = options("cast e4m3", 1);
+  over.minutes = 1e-9;
+  EXPECT_EQ(reached(hunt(over, right).text), reached(first.text)) << "a run that judges nothing";
+}
+
 TEST_F(Hunt, NothingRanIsNoSuccess) {
   Subjects none = fakes::with("fake", nullptr);
   HuntOptions o = options("no such op", 1);
@@ -591,6 +609,33 @@ TEST(HuntLines, TroubleIsKnownAfterAResume) {
   };
   EXPECT_GT(near(lines.batch(0, 96)), 0);
   EXPECT_EQ(near(without.batch(0, 96)), 0);
+}
+
+// A line is kept for the rounding cases that its own data reach, though it has no new pair of choices.
+TEST(HuntLines, ANewRoundingCaseKeepsALine) {
+  const std::unique_ptr<Subject> reference = make_reference_subject();
+  Lines lines(1, 4096, "cast e4m3"), blind(1, 4096, "cast e4m3");
+  lines.look_at_cases(*reference);
+  ASSERT_TRUE(lines.cases());
+  EXPECT_GT(lines.cases()->of(), 20u);
+  EXPECT_LT(lines.cases()->of(), 100u) << "cases of other units";
+  const Problem one = fakes::problem("cast e4m3 1x1 f32 fill=literal:3f800000"),
+                tie = fakes::problem("cast e4m3 1x1 f32 fill=literal:3f880000"),
+                far = fakes::problem("cast e4m3 1x1 f32 fill=literal:7f7fffff"),
+                large = fakes::problem("cast e4m3 1x257 f32 fill=literal:ff800000");
+  EXPECT_TRUE(lines.told(one, Fate::quiet));
+  const size_t after_one = lines.cases()->reached();
+  EXPECT_GT(after_one, 0u);
+  EXPECT_TRUE(lines.told(tie, Fate::quiet));
+  EXPECT_FALSE(lines.told(tie, Fate::quiet));
+  EXPECT_FALSE(lines.told(far, Fate::unsupported)) << "what does not run reaches nothing";
+  EXPECT_TRUE(lines.told(far, Fate::quiet));
+  EXPECT_GT(lines.cases()->reached(), after_one + 1);
+  const size_t before = lines.cases()->reached();
+  lines.told(large, Fate::quiet);
+  EXPECT_EQ(lines.cases()->reached(), before) << "a large line is not traced";
+  EXPECT_TRUE(blind.told(one, Fate::quiet));
+  EXPECT_FALSE(blind.told(tie, Fate::quiet));
 }
 
 TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
