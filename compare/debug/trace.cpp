@@ -88,15 +88,16 @@ std::vector<TraceRow> align(const std::vector<TraceStep>& left, const std::vecto
 // The logical place in `plane` of what belongs to element (row, col) of x; nothing where it has no such
 // element.
 std::optional<Place> place_in(const Problem& problem, const Plane& plane, int64_t row, int64_t col) {
-  for (int64_t r = 0; r < plane.logical.rows; ++r) {
-    // Regions of one row of a plane share their rows or, transposed, their columns: one look at the ends
-    // spares the rest.
-    for (int64_t c = 0; c < plane.logical.cols; ++c) {
-      const Region region = region_of(&problem, plane, {false, r, c});
-      if (region.contains(row, col)) return Place{false, r, c};
-      if (!plane.transposed && (row < region.row0 || row >= region.row1)) break;
-      if (plane.transposed && (col < region.col0 || col >= region.col1)) break;
-    }
+  const auto region = [&](int64_t r, int64_t c) { return region_of(&problem, plane, {false, r, c}); };
+  for (int64_t r = 0; r < plane.logical.rows && plane.logical.cols > 0; ++r) {
+    // The regions of one row of a plane lie between those of its ends, which spares a look at the rest. They
+    // need not share their rows: scales of 1x128 blocks stand block by block, [ceil(C / 128), R].
+    const Region first = region(r, 0), last = region(r, plane.logical.cols - 1);
+    const Region between{std::min(first.row0, last.row0), std::max(first.row1, last.row1),
+                         std::min(first.col0, last.col0), std::max(first.col1, last.col1)};
+    if (!between.contains(row, col)) continue;
+    for (int64_t c = 0; c < plane.logical.cols; ++c)
+      if (region(r, c).contains(row, col)) return Place{false, r, c};
   }
   return std::nullopt;
 }
