@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,6 +18,18 @@
 namespace assay {
 
 namespace {
+
+// Foreign text of several lines: each is printable, and the line ends stay.
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += printable(text.substr(at, end - at));
+    if (end < text.size()) out += '\n';
+    at = end + 1;
+  }
+  return out;
+}
 
 std::string place_of_entry(const SuiteEntry& e) {
   return printable(e.line ? fmt::format("{}:{}", e.file, e.line) : e.file);
@@ -134,14 +147,13 @@ class TextReport final : public Report {
         fmt::print(out_, "{}\n", screen);
       } else {
         const Breach* b = v.breaches.empty() ? nullptr : &v.breaches[0];
-        fmt::print(out_, "{}  {}  {}  {} {}  {}\n", upper(name_of(v.outcome)), place_of_entry(e),
-                   printable(e.text), b ? claim_text(*b) : v.subject, b ? b->plane : "",
-                   b ? b->where : v.reason);
+        say("{}  {}  {}  {} {}  {}\n", upper(name_of(v.outcome)), place_of_entry(e), printable(e.text),
+            b ? claim_text(*b) : v.subject, b ? b->plane : "", b ? b->where : v.reason);
       }
     } else if (options_.verbose) {
-      fmt::print(out_, "{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e),
-                 printable(e.text), parenthesis(v), about_text(v));
-      if (!v.served.empty()) fmt::print(out_, "            served {}\n", printable(v.served));
+      say("{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e), printable(e.text),
+          parenthesis(v), about_text(v));
+      if (!v.served.empty()) say("            served {}\n", printable(v.served));
     }
     std::fflush(out_);
   }
@@ -152,11 +164,10 @@ class TextReport final : public Report {
     if (screens_ > options_.full_screens)
       fmt::print(out_, "{} failures are shown in one line each; --filter or --first shows one\n",
                  screens_ - options_.full_screens);
-    for (const auto& [reason, count] : t.skip_reasons) fmt::print(out_, "skipped {}: {}\n", count, reason);
+    for (const auto& [reason, count] : t.skip_reasons) say("skipped {}: {}\n", count, reason);
     for (const auto& [reason, count] : t.unpinned_reasons)
-      fmt::print(out_, "judged by the bound ({}) {}: {}\n", t.unpinned_clauses.at(reason), count, reason);
-    for (const auto& [what, count] : t.open_points)
-      fmt::print(out_, "a GPU may give other bytes {}: {}\n", count, what);
+      say("judged by the bound ({}) {}: {}\n", t.unpinned_clauses.at(reason), count, reason);
+    for (const auto& [what, count] : t.open_points) say("a GPU may give other bytes {}: {}\n", count, what);
     for (Outcome o : {Outcome::mistrusted, Outcome::crashed, Outcome::stale})
       if (const auto n = t.by_outcome.find(o); n != t.by_outcome.end())
         fmt::print(out_, "{} of the failed {} {}\n", n->second, n->second == 1 ? "is" : "are", name_of(o));
@@ -169,6 +180,10 @@ class TextReport final : public Report {
   }
 
  private:
+  // Prints what may hold foreign text: messages of a plugin, its name, the last words of a crash.
+  template <class... T> void say(fmt::format_string<T...> format, T&&... values) {
+    fmt::print(out_, "{}", printable_lines(fmt::format(format, std::forward<T>(values)...)));
+  }
   // Whether a failure of this cause has been shown. One that is shown once is counted from then on.
   bool is_told(const SuiteEntry& e, const Verdict& v) {
     FailureCause cause = cause_of(v);
@@ -292,8 +307,11 @@ std::string shell_quoted(std::string_view text) {
   return out + "'";
 }
 
-std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Environment& environment,
-                           const std::string& launched) {
+namespace {
+
+// The screen with foreign text as it came.
+std::string raw_screen(const SuiteEntry& entry, const Verdict& v, const Environment& environment,
+                       const std::string& launched) {
   std::string out =
       fmt::format("{}  {}\n  {}\n", upper(name_of(v.outcome)), place_of_entry(entry), printable(entry.text)) +
       about_text(v);
@@ -338,6 +356,13 @@ std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Envi
           fmt::format("  explain  assay explain {}{}{}\n", line, subject, env.empty() ? "" : " --env " + env);
   }
   return out;
+}
+
+}  // namespace
+
+std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Environment& environment,
+                           const std::string& launched) {
+  return printable_lines(raw_screen(entry, v, environment, launched));
 }
 
 std::unique_ptr<Report> make_text_report(std::FILE* out, const TextOptions& options) {

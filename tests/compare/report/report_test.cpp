@@ -285,6 +285,33 @@ TEST(Report, GithubAnnotatesWhereItIsAsked) {
   EXPECT_EQ(last_line(r.out), "0 passed, 1 failed, 0 skipped");
 }
 
+// What a plugin says is no command to the service that keeps the log, and none to a terminal.
+TEST(Report, ForeignTextRemainsText) {
+  const std::string foreign = "said\n::warning::one\n  ::error::two\x1b[31m";
+  const auto expect_text = [](const Ran& r) {
+    for (const char* part : {"\n::warning", "  ::error::two", "\x1b"})
+      EXPECT_EQ(r.out.find(part), std::string::npos) << part << " is in:\n" << r.out;
+    expect_in(r.out, "\\x3a:warning::one");
+    expect_in(r.out, "two\\x1b[31m");
+  };
+  const Subjects failing =
+      fakes::with("fake", [&](auto&, auto, auto&) { throw std::runtime_error(foreign); });
+  const Subjects crashing = fakes::with("fake", [&](auto&, auto, auto&) {
+    std::fprintf(stderr, "%s\n", foreign.c_str());
+    std::fflush(stderr);
+    std::abort();
+  });
+  Subjects absent = fakes::with("fake", nullptr);
+  dynamic_cast<fakes::Spoiled&>(*absent.owned.back()).present_ = {false, foreign};
+  for (const bool verbose : {false, true}) {
+    RunOptions o;
+    o.report.verbose = verbose;
+    expect_text(run({entry(kLine, 5)}, failing, o));
+    expect_text(run({entry(kLine, 5)}, crashing, o));
+    expect_text(run({entry(kLine, 5)}, absent, o));
+  }
+}
+
 TEST(Report, JsonLines) {
   const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
     if (p.x.fill.seed == 1) fakes::output(out, "row.data")->bytes[5] ^= std::byte{0x10};
