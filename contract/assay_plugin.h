@@ -53,7 +53,8 @@ typedef struct assay_plane {
 /* ASSAY_PLUGIN_ABI as the library was compiled. Checked before anything else is called. */
 uint32_t assay_plugin_abi(void);
 
-/* What reports call this library: static text. */
+/* What served a case, for `assay run -v` and the JSON lines: static text. Reports, --subject and --require
+ * call the plugin after its file: `plugin:mine` for libmine.so. */
 const char* assay_plugin_name(void);
 
 /* Whether the library runs the Problem that `line` describes. `line` is canonical: every key that applies is

@@ -18,6 +18,7 @@
 #include "compare/process/crew.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
+#include "compare/text/printable.h"
 #include "training/base/rank_engine.h"
 #include "training/base/ranks.h"
 
@@ -31,7 +32,7 @@ bool required_present(const RunOptions& options, const Subjects& subjects, std::
     Subject* s = subjects.find(name);
     const Support p = s ? present_in_child(*s) : Support{false, "no subject has this name"};
     if (p.yes) continue;
-    fmt::print(err, "assay: the required subject {} is absent: {}\n", name, p.why);
+    fmt::print(err, "assay: the required subject {} is absent: {}\n", printable(name), printable(p.why));
     fmt::print(out, "0 passed, 0 failed, {} skipped\n",
                options.entries.size() + options.training_cases.size());
     return false;
@@ -274,7 +275,9 @@ void register_run(Program& program) {
     run.settings.claims.environment = environment_of(common);
     run.settings.jobs = common.jobs;
     run.settings.timeout = common.timeout;
-    run.require = split_names(given->require);
+    CommonOptions required;
+    required.subjects = given->require;
+    if (!given->require.empty()) run.require = chosen_subjects(required, subjects, "");
     run.report.colour = program.colour;
     run.report.progress = program.progress;
     run.training_cases = training_cases_of(common);

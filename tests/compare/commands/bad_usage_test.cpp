@@ -63,6 +63,15 @@ TEST(BadUsage, AnUnknownCommandNamesTheNearest) {
   expect_refused({"zzzzzzzz", "--help"}, "no command 'zzzzzzzz'; `assay --help` lists the commands");
 }
 
+TEST(BadUsage, ARequiredNameThatNoSubjectHasIsRefused) {
+  expect_refused({"run", "quantize mxfp8 8x32 bf16", "--require", "hosst"},
+                 "unknown subject 'hosst' (did you mean 'host'?)");
+  const Said said = assay_called({"run", "quantize mxfp8 8x32 bf16", "--require", "plugin:mine"});
+  EXPECT_EQ(said.status, kBadUsage);
+  EXPECT_EQ(said.out, "");
+  EXPECT_TRUE(said.err.starts_with("assay: unknown subject 'plugin:mine' (")) << said.err;
+}
+
 TEST(BadUsage, ANumberThatCannotBeHeldIsRefused) {
   for (const char* seed : {"-1", "18446744073709551616", "abc", "1.5"}) {
     const Said said = assay_called({"hunt", "--seed", seed});
