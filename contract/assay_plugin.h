@@ -6,7 +6,8 @@
  * examples/plugin/ in C, examples/plugin_cuda/ with device pointers. docs/plugins.md.
  *
  * A library is loaded and run in worker processes only: a crash, a hang or an exit costs one case. Calls are
- * never concurrent within a process.
+ * never concurrent within a process. They run under the float environment (how arithmetic rounds, whether it
+ * keeps denormals) that loading the library left, and must leave it as it was.
  */
 #ifndef ASSAY_PLUGIN_H
 #define ASSAY_PLUGIN_H

@@ -29,8 +29,8 @@ class DeviceMemory {
                                                      bool cold) = 0;
 };
 
-// Thrown by Subject::run where memory that it guards itself was written outside of a plane, or an input was:
-// claim `guard`, as for buffers of the judge.
+// Thrown by a Subject that guards its own memory where an input or a byte outside of a plane was written, and
+// where foreign code left the float environment changed: claim `guard`, as for buffers of the judge.
 struct Trespass : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -14,6 +14,7 @@
 #include "compare/judge/own_lines.h"
 #include "compare/judge/statistics.h"
 #include "compare/process/memory.h"
+#include "contract/device_memory.h"
 #include "contract/dispatch.h"
 
 namespace assay {
@@ -156,8 +157,14 @@ Verdict before_run(const Problem& problem, const std::string& name, const Subjec
   const Support present = s ? s->present() : Support{false, "no subject has this name"};
   if (!present.yes) return without_run(name, Outcome::skipped, present.why);
   if (!rejected.empty()) return without_run(name, Outcome::unsupported, rejected);
-  if (const Support supports = s->supports(problem); !supports.yes)
-    return without_run(name, Outcome::unsupported, supports.why);
+  try {
+    if (const Support supports = s->supports(problem); !supports.yes)
+      return without_run(name, Outcome::unsupported, supports.why);
+  } catch (const Trespass& e) {
+    Verdict v = without_run(name, Outcome::failed, "");
+    v.breaches.push_back(complaint("guard", name, e.what()));
+    return v;
+  }
   return without_run(name, Outcome::passed, "");
 }
 

@@ -54,8 +54,9 @@ std::optional<Execution> sound_run(const CaseInputs& c, Subject& s, const Enviro
   add_kind(v.claims, "guard");
   if (!e.error && !e.trespass) return e;
   Breach b = e.error ? complaint("run", s.name(), *e.error) : complaint("guard", s.name(), *e.trespass);
-  if (const size_t colon = e.trespass ? e.trespass->find(':') : std::string::npos; colon != std::string::npos)
-    b.plane = e.trespass->substr(0, colon);
+  if (const std::string plane = e.trespass ? e.trespass->substr(0, e.trespass->find(':')) : "";
+      find_plane(e.planes, plane) || find_plane(c.inputs, plane))
+    b.plane = plane;
   b.environment = to_text(env);
   v.breaches.push_back(std::move(b));
   return {};

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/process/float_environment.h"
 #include "contract/device_memory.h"
 
 namespace assay {
@@ -55,6 +56,30 @@ size_t alignment_for(const Plane& plane, const Environment& env) {
                           static_cast<size_t>(env.alignment));
 }
 
+// Runs the subject, and returns what it wrote where only it can see it, or how it left the float environment.
+std::optional<std::string> run_into(Execution& out, Subject& subject, const Problem& problem,
+                                    const std::vector<ConstBuffer>& in, const std::vector<Buffer>& to,
+                                    const Environment& environment) {
+  std::optional<std::string> trespass;
+  const ForeignFloats floats;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    out.served = subject.run(problem, in, to, environment);
+  } catch (const Unsupported& e) {
+    out.error = e.what();
+    out.unsupported = true;
+  } catch (const Trespass& e) {
+    trespass = e.what();
+  } catch (const std::exception& e) {
+    out.error = e.what();
+  } catch (...) {
+    out.error = "a non-standard exception";
+  }
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (const std::string left = floats.left(); !trespass && !left.empty()) trespass = "it " + left;
+  return trespass;
+}
+
 }  // namespace
 
 Execution execute(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs,
@@ -77,21 +102,7 @@ Execution execute(Subject& subject, const Problem& problem, const std::vector<Pl
     to.push_back({&p.plane, b.bytes()});
   }
 
-  const auto start = std::chrono::steady_clock::now();
-  try {
-    out.served = subject.run(problem, in, to, environment);
-  } catch (const Unsupported& e) {
-    out.error = e.what();
-    out.unsupported = true;
-  } catch (const Trespass& e) {
-    out.trespass = e.what();
-  } catch (const std::exception& e) {
-    out.error = e.what();
-  } catch (...) {
-    out.error = "a non-standard exception";
-  }
-  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-
+  const std::optional<std::string> other_trespass = run_into(out, subject, problem, in, to, environment);
   for (size_t i = 0; i < out.planes.size(); ++i) {
     const auto bytes = out_buffers[i].bytes();
     out.planes[i].bytes.assign(bytes.begin(), bytes.end());
@@ -105,6 +116,7 @@ Execution execute(Subject& subject, const Problem& problem, const std::vector<Pl
       out.trespass =
           fmt::format("{}: byte {} of this input was written", inputs[i].plane.name, changed - bytes.begin());
   }
+  if (!out.trespass) out.trespass = other_trespass;
   return out;
 }
 

@@ -21,7 +21,7 @@ struct Execution {
   double seconds = 0;                // of run() alone
   std::optional<std::string> error;  // what() of the exception
   bool unsupported = false;
-  // A byte outside a buffer, or an input, that changed: "row.data: byte 3 past the end became 2A".
+  // A byte that changed: "row.data: byte 3 past the end was written (2A)"; or how it left arithmetic (N1.1).
   std::optional<std::string> trespass;
 };
 

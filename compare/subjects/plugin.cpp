@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/process/float_environment.h"
 #include "contract/assay_plugin.h"
 #include "contract/line.h"
 #include "contract/own_order.h"
@@ -36,6 +37,9 @@ struct EntryPoints {
   decltype(&assay_plugin_run) run = nullptr;
   decltype(&assay_plugin_time) time = nullptr;  // null: the library has none
   bool on_device = false;
+  // What loading the library left, as it does in the programs of its users: FTZ, say, where it is linked with
+  // -ffast-math. Every call runs under it.
+  FloatEnvironment floats;
 };
 
 template <class F> bool resolve(void* library, const char* symbol, F& out) {
@@ -45,10 +49,12 @@ template <class F> bool resolve(void* library, const char* symbol, F& out) {
 
 // Runs the library's constructors: only for a process that may be lost.
 Result<EntryPoints> load(const std::string& path) {
+  const ForeignFloats restored;
   void* library =
       dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: kernels may have started threads
   if (!library) return Error{"cannot load plugin " + path + ": " + dlerror(), 0, ""};
   EntryPoints e;
+  e.floats = FloatEnvironment::now();
   const char* missing = !resolve(library, "assay_plugin_abi", e.abi)             ? "assay_plugin_abi"
                         : !resolve(library, "assay_plugin_name", e.name)         ? "assay_plugin_name"
                         : !resolve(library, "assay_plugin_supports", e.supports) ? "assay_plugin_supports"
@@ -198,7 +204,12 @@ class PluginSubject final : public Subject {
 
   Support supports(const Problem& p) const override {
     char why[kMessageBytes] = "";
-    const bool yes = entry_points().supports(to_canonical_line(p).c_str(), why, sizeof why) != 0;
+    const EntryPoints& e = entry_points();
+    const std::string line = to_canonical_line(p);
+    const ForeignFloats floats(e.floats);
+    const bool yes = e.supports(line.c_str(), why, sizeof why) != 0;
+    if (const std::string left = floats.left(); !left.empty())
+      throw Trespass("assay_plugin_supports " + left);
     why[sizeof why - 1] = '\0';
     return {yes, yes ? "" : why[0] ? why : "the plugin gives no reason"};
   }
@@ -215,8 +226,8 @@ class PluginSubject final : public Subject {
     if (!e.on_device) {
       for (const ConstBuffer& b : inputs) call.add_input(*b.plane, const_cast<std::byte*>(b.bytes.data()));
       for (const Buffer& b : outputs) call.add_output(*b.plane, b.bytes.data());
-      call.run(e);
-      return {e.name(), 0};
+      if (const std::string left = call.run(e); !left.empty()) throw Trespass(left);
+      return {name_in(e), 0};
     }
     std::list<DeviceBlock> in, out;
     const auto alignment = [&](const Plane& plane) {
@@ -228,7 +239,7 @@ class PluginSubject final : public Subject {
     for (const Buffer& b : outputs)
       call.add_output(*b.plane,
                       out.emplace_back(device(), b.plane->name, b.bytes, alignment(*b.plane)).data());
-    call.run(e);
+    const std::string left = call.run(e);
     synchronize();
     std::string trespass;
     auto block = out.begin();
@@ -236,8 +247,9 @@ class PluginSubject final : public Subject {
       if (const std::string found = (block++)->fetch(b.bytes, false); trespass.empty()) trespass = found;
     for (DeviceBlock& b : in)
       if (const std::string found = b.fetch({}, true); trespass.empty()) trespass = found;
+    if (trespass.empty()) trespass = left;
     if (!trespass.empty()) throw Trespass(trespass);
-    return {e.name(), 0};
+    return {name_in(e), 0};
   }
 
   std::vector<std::chrono::nanoseconds> time(const Problem& p, std::span<const ConstBuffer> inputs,
@@ -265,6 +277,7 @@ class PluginSubject final : public Subject {
     if (e.time) {
       std::vector<uint64_t> nanoseconds(static_cast<size_t>(repeats));
       char message[kMessageBytes] = "";
+      const ForeignFloats restored(e.floats);
       const int status = e.time(call.line.c_str(), call.in.data(), call.in.size(), call.out.data(),
                                 call.out.size(), repeats, cold, nanoseconds.data(), message, sizeof message);
       message[sizeof message - 1] = '\0';
@@ -287,14 +300,18 @@ class PluginSubject final : public Subject {
     explicit Call(const Problem& p) : line(to_canonical_line(p)) {}
     void add_input(const Plane& plane, std::byte* data) { in.push_back(describe(plane, data)); }
     void add_output(const Plane& plane, std::byte* data) { out.push_back(describe(plane, data)); }
-    void run(const EntryPoints& e) const {
+    // Says how the library left the float environment; empty: as it was.
+    std::string run(const EntryPoints& e) const {
       char message[kMessageBytes] = "";
+      const ForeignFloats floats(e.floats);
       const int status =
           e.run(line.c_str(), in.data(), in.size(), out.data(), out.size(), message, sizeof message);
       message[sizeof message - 1] = '\0';
       if (status != 0)
         throw std::runtime_error("plugin returned " + std::to_string(status) + ": " +
                                  (message[0] ? message : "no reason given"));
+      const std::string left = floats.left();
+      return left.empty() ? left : "it " + left;
     }
     std::string line;
     std::vector<assay_plane> in, out;
@@ -318,6 +335,11 @@ class PluginSubject final : public Subject {
     }
     std::list<std::vector<assay_member>> members_;  // a list: planes point into it
   };
+
+  static std::string name_in(const EntryPoints& e) {
+    const ForeignFloats restored(e.floats);
+    return e.name();
+  }
 
   DeviceMemory& device() const {
     if (!device_)

@@ -7,6 +7,7 @@
 #undef assay_plugin_run
 #undef assay_plugin_abi
 #undef assay_plugin_supports
+#include <fenv.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,7 +29,29 @@ int assay_plugin_memory(void) { return ASSAY_MEMORY_DEVICE; }
 int assay_plugin_memory(void) { return 7; }
 #endif
 
+/* Flushes denormal numbers to zero, as the start-up code of -ffast-math does; or keeps them again. */
+static inline void flush_denormals(int flush) {
+#if defined __x86_64__
+  unsigned csr;
+  __asm__ volatile("stmxcsr %0" : "=m"(csr));
+  csr = flush ? csr | 0x8040 : csr & ~0x8040u;
+  __asm__ volatile("ldmxcsr %0" : : "m"(csr));
+#elif defined __aarch64__
+  unsigned long fpcr;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+  fpcr = flush ? fpcr | (1ul << 24) : fpcr & ~(1ul << 24);
+  __asm__ volatile("msr fpcr, %0" : : "r"(fpcr));
+#endif
+}
+
+#if defined FAULT_float_load || defined FAULT_float_load_and_back
+__attribute__((constructor)) static void flush_on_load(void) { flush_denormals(1); }
+#endif
+
 int assay_plugin_supports(const char* line, char* why, size_t why_bytes) {
+#ifdef FAULT_float_supports
+  fesetround(FE_UPWARD);
+#endif
 #ifdef FAULT_describe
   (void)line, (void)why, (void)why_bytes;
   return 1;
@@ -58,6 +81,12 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
 #if defined FAULT_rounding /* one code too small wherever the code is odd */
   for (uint64_t i = 0; i < last->bytes; ++i)
     if ((bytes[i] & 0x7F) != 0x7F) bytes[i] -= bytes[i] & 1;
+#elif defined FAULT_float_rounding
+  fesetround(FE_TOWARDZERO);
+#elif defined FAULT_float_flush
+  flush_denormals(1);
+#elif defined FAULT_float_load_and_back
+  flush_denormals(0);
 #elif defined FAULT_crash
   raise(SIGSEGV);
 #elif defined FAULT_hang

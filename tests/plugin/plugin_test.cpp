@@ -8,6 +8,7 @@
 
 #include "compare/commands/coverage.h"
 #include "compare/judge/cases.h"
+#include "compare/process/float_environment.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 #include "tests/compare/ended.h"
@@ -32,11 +33,13 @@ Problem line(const std::string& text) {
   return *p;
 }
 
-Verdict judge_line(const Subjects& subjects, const std::string& text, double timeout = 20) {
+Verdict judge_line(const Subjects& subjects, const std::string& text, double timeout = 20,
+                   bool in_process = false) {
   RunSettings settings;
   settings.subjects = {std::string(subjects.owned.back()->name())};
   settings.timeout = timeout;
   settings.jobs = 1;
+  settings.in_process = in_process;
   const auto verdicts = run_one(line(text), subjects, settings);
   EXPECT_EQ(verdicts.size(), 1u) << text;
   return verdicts.empty() ? Verdict{} : verdicts.front();
@@ -110,6 +113,53 @@ TEST(Plugin, WritingOutOfBoundsIsNamed) {
   ASSERT_FALSE(v.breaches.empty());
   EXPECT_EQ(v.breaches[0].claim, "guard");
   EXPECT_NE(v.breaches[0].message.find("row.data"), std::string::npos) << v.breaches[0].message;
+}
+
+// Like those that link with -ffast-math: they run under what they asked for, and the reference does not.
+TEST(Plugin, FlushingDenormalsSinceItWasLoadedIsItsOwn) {
+  const Subjects subjects = with_plugin("faulty_plugin_float_load");
+  for (const bool in_process : {false, true}) {
+    const Verdict v =
+        judge_line(subjects, "quantize mxfp8 64x256 f32 dir=row fill=denormal seed=1", 20, in_process);
+    ASSERT_EQ(v.outcome, Outcome::failed);
+    ASSERT_FALSE(v.breaches.empty());
+    EXPECT_EQ(v.breaches[0].claim, "parity");
+    EXPECT_EQ(v.breaches[0].got, "plugin:faulty_plugin_float_load");
+    EXPECT_EQ(v.breaches[0].of, v.breaches[0].plane == "row.data" ? 64 * 256 : 64 * 8);
+    EXPECT_EQ(judge_line(subjects, kCase, 20, in_process).outcome, Outcome::passed);
+  }
+}
+
+// The line and the end of the only breach: claim `guard`, and no plane is to blame.
+void expect_floats_left(const std::string& plugin, const std::string& text, const std::string& message) {
+  const Subjects subjects = with_plugin(plugin);
+  for (const bool in_process : {false, true}) {
+    const FloatEnvironment before = FloatEnvironment::now();
+    const Verdict v = judge_line(subjects, text, 20, in_process);
+    EXPECT_EQ(FloatEnvironment::now(), before);
+    ASSERT_EQ(v.outcome, Outcome::failed);
+    ASSERT_EQ(v.breaches.size(), 1u);
+    EXPECT_EQ(v.breaches[0].claim, "guard");
+    EXPECT_EQ(v.breaches[0].got, "plugin:" + plugin);
+    EXPECT_EQ(v.breaches[0].plane, "");
+    EXPECT_EQ(v.breaches[0].message, message);
+  }
+}
+
+TEST(Plugin, AFloatEnvironmentThatACallLeavesChangedIsNamedAndRestored) {
+  expect_floats_left("faulty_plugin_float_rounding", kCase,
+                     "it left the float environment changed: rounds toward zero");
+  expect_floats_left("faulty_plugin_float_supports", kCase,
+                     "assay_plugin_supports left the float environment changed: rounds toward positive "
+                     "infinity");
+#if defined(__x86_64__)
+  expect_floats_left("faulty_plugin_float_flush", kCase,
+                     "it left the float environment changed: flushes denormal results to zero, takes "
+                     "denormal operands for zero");
+  expect_floats_left("faulty_plugin_float_load_and_back", kCase,
+                     "it left the float environment changed: keeps denormal results, takes denormal operands "
+                     "as they are");
+#endif
 }
 
 TEST(Plugin, RefusalIsAFailureWithItsMessage) {

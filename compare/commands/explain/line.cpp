@@ -38,7 +38,7 @@ int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
   if (first.status == IsolatedRun::Status::interrupted) return s.interrupted_before(false);
   if (first.status == IsolatedRun::Status::unsupported) return s.fail(name + ": " + first.trouble(), 3);
   if (!first.sound()) {
-    s.fail(name + " " + first.trouble(), 1);
+    s.fail(name + (first.execution.trespass ? ": " : " ") + first.trouble(), 1);
     fmt::print(s.err, "       assay shrink {}{} finds the smallest line that does this\n",
                shell_quoted(to_line(problem)), name == "host" ? "" : " " + subject.argument());
     return 1;
