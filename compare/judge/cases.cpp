@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compare/process/guarded_memory.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -57,6 +58,7 @@ size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, 
     if (settings.on_start) settings.on_start(entries[i]);
   };
   if (settings.in_process) {
+    tell_far_writes();
     for (size_t i = 0; i < entries.size(); ++i) {
       start(i);
       if (!report(i, judge_case(entries[i], subjects, settings.subjects, settings.claims))) return i + 1;

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "compare/process/guarded_memory.h"
 #include "compare/process/processor_time.h"
 
 namespace assay {
@@ -115,6 +116,7 @@ Worker::Worker(const Task& task) {
     own_descriptors().clear();  // a task that has workers itself may get the same numbers
     ::close(down[1]);
     ::close(up[0]);
+    tell_far_writes();
     if (errors_ >= 0) ::dup2(errors_, STDERR_FILENO);
     // What a subject prints must not mix with the report.
     ::dup2(STDERR_FILENO, STDOUT_FILENO);

@@ -93,6 +93,10 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
   for (;;) sleep(1);
 #elif defined FAULT_exit
   exit(0);
+#elif defined FAULT_far_past
+  ((volatile unsigned char*)bytes)[last->bytes + 1000] = 0xEE;
+#elif defined FAULT_far_before
+  *((volatile unsigned char*)bytes - 70000) = 0xEE;
 #elif defined FAULT_device_writes_input
   ((unsigned char*)inputs[0].data)[5] ^= 1;
 #elif defined FAULT_device_late_error /* the fake device of the tests looks for it */

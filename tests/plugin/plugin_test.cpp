@@ -115,6 +115,22 @@ TEST(Plugin, WritingOutOfBoundsIsNamed) {
   EXPECT_NE(v.breaches[0].message.find("row.data"), std::string::npos) << v.breaches[0].message;
 }
 
+TEST(Plugin, WritingFarOutOfBoundsReachesNobodyElse) {
+  const std::string identity = "quantize identity 64x64 bf16 dir=row fill=zeros";
+  for (const std::string& text : {identity, std::string(kCase)}) {
+    const Verdict past = judge_line(with_plugin("faulty_plugin_far_past"), text);
+    EXPECT_EQ(past.outcome, Outcome::crashed);
+    EXPECT_NE(past.reason.find("outside of its planes: byte 1000 past the end of row.data"),
+              std::string::npos)
+        << past.reason;
+    const Verdict before = judge_line(with_plugin("faulty_plugin_far_before"), text);
+    EXPECT_EQ(before.outcome, Outcome::crashed);
+    EXPECT_NE(before.reason.find("outside of its planes: byte 70000 before the start of row.data"),
+              std::string::npos)
+        << before.reason;
+  }
+}
+
 // Like those that link with -ffast-math: they run under what they asked for, and the reference does not.
 TEST(Plugin, FlushingDenormalsSinceItWasLoadedIsItsOwn) {
   const Subjects subjects = with_plugin("faulty_plugin_float_load");
