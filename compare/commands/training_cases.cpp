@@ -1,6 +1,8 @@
 #include "compare/commands/training_cases.h"
 
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,7 @@
 #include "compare/commands/training_cases/processes.h"
 #include "compare/commands/training_cases/scenario.h"
 #include "compare/commands/worker_verdict.h"
+#include "compare/process/no_exit.h"
 #include "compare/process/pool.h"
 #include "fixtures/json.h"
 #include "training/base/rank_engine.h"
@@ -121,8 +124,12 @@ bool run_training_cases(const Cases& cases, const Subjects& subjects, const RunS
   };
   const size_t count = cases.size() * names.size();
   if (settings.in_process) {
-    for (size_t i = 0; i < count; ++i)
-      if (!done(i, judge(i))) return true;
+    for (size_t i = 0; i < count; ++i) {
+      std::optional<NoExit> no_exit(case_at(i).entry.text);
+      Verdict v = judge(i);
+      no_exit.reset();
+      if (!done(i, std::move(v))) return true;
+    }
     return true;
   }
   TaskHooks hooks;

@@ -1,8 +1,11 @@
 #include "compare/judge/cases.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "compare/process/guarded_memory.h"
+#include "compare/process/no_exit.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -61,7 +64,10 @@ size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, 
     tell_far_writes();
     for (size_t i = 0; i < entries.size(); ++i) {
       start(i);
-      if (!report(i, judge_case(entries[i], subjects, settings.subjects, settings.claims))) return i + 1;
+      std::optional<NoExit> no_exit(entries[i].text);
+      std::vector<Verdict> verdicts = judge_case(entries[i], subjects, settings.subjects, settings.claims);
+      no_exit.reset();
+      if (!report(i, std::move(verdicts))) return i + 1;
     }
     return entries.size();
   }

@@ -131,6 +131,13 @@ TEST(Plugin, WritingFarOutOfBoundsReachesNobodyElse) {
   }
 }
 
+TEST(Plugin, ExitInThisProcessIsToldAndNoSuccess) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  for (const char* plugin : {"faulty_plugin_exit", "faulty_plugin_quick_exit"})
+    EXPECT_EXIT(judge_line(with_plugin(plugin), kCase, 20, true), testing::ExitedWithCode(2),
+                "assay: exit\\(\\) was called while 'quantize mxfp8 64x256 .*' was judged");
+}
+
 // Like those that link with -ffast-math: they run under what they asked for, and the reference does not.
 TEST(Plugin, FlushingDenormalsSinceItWasLoadedIsItsOwn) {
   const Subjects subjects = with_plugin("faulty_plugin_float_load");
