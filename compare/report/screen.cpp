@@ -1,10 +1,24 @@
 #include "compare/report/screen.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/text/printable.h"
 
 namespace assay {
+
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += printable(text.substr(at, end - at));
+    if (end < text.size()) out += '\n';
+    at = end + 1;
+  }
+  return out;
+}
 
 std::string cause_text(const Breach& b) {
   std::string out;
@@ -26,7 +40,7 @@ std::string cause_text(const Breach& b) {
   }
   for (const std::string& a : b.after) out += "  after    " + a + "\n";
   if (!b.hint.empty()) out += "  hint     " + b.hint + "\n";
-  return out;
+  return printable_lines(out);
 }
 
 }  // namespace assay

@@ -19,18 +19,6 @@ namespace assay {
 
 namespace {
 
-// Foreign text of several lines: each is printable, and the line ends stay.
-std::string printable_lines(std::string_view text) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    out += printable(text.substr(at, end - at));
-    if (end < text.size()) out += '\n';
-    at = end + 1;
-  }
-  return out;
-}
-
 std::string place_of_entry(const SuiteEntry& e) {
   return printable(e.line ? fmt::format("{}:{}", e.file, e.line) : e.file);
 }

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "compare/commands/run.h"
+#include "compare/report/screen.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -283,6 +284,13 @@ TEST(Report, GithubAnnotatesWhereItIsAsked) {
   expect_in(r.out, "::error title=fake failed at row.data::quantize mxfp8 64x96 bf16");
   expect_in(r.out, "::notice title=assay::0 passed, 1 failed, 0 skipped\n");
   EXPECT_EQ(last_line(r.out), "0 passed, 1 failed, 0 skipped");
+}
+
+// Other commands show that part of a screen alone.
+TEST(Report, ForeignTextRemainsTextInTheCauseAlone) {
+  Breach b = complaint("run", "fake", "said\n::warning::one\x1b[31m");
+  b.hint = "\x1b[0m";
+  EXPECT_EQ(cause_text(b), "  cause    said\n\\x3a:warning::one\\x1b[31m\n  hint     \\x1b[0m\n");
 }
 
 // What a plugin says is no command to the service that keeps the log, and none to a terminal.
