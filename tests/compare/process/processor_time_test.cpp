@@ -34,7 +34,8 @@ class Child {
     pid_ = fork();
     if (pid_ == 0) {
       if (write(begun[1], &byte, 1) != 1) _exit(1);
-      while (!works) pause();
+      if (!works)
+        for (;;) pause();
       for (;;) std::atomic_signal_fence(std::memory_order_seq_cst);
     }
     if (read(begun[0], &byte, 1) != 1) std::abort();
