@@ -85,7 +85,7 @@ class Hunt {
     if (Subject* reference = subjects.find("reference")) lines_.look_at_cases(*reference);
     for (const Problem& p : folder.kept()) lines_.know(p);
     for (const Finding& f : folder.findings()) {
-      causes_.insert(f.cause);
+      (f.looked ? causes_ : unlooked_).insert(f.cause);
       for (const std::string& text : {f.drawn, f.line})
         if (const Result<Problem> p = parse_line(text)) lines_.near_trouble(*p);
     }
@@ -105,10 +105,14 @@ class Hunt {
       if (red && has_unlooked(to_line(p))) unlooked.push_back(red_of(p, v));
       say(fmt::format("{}  {}", red ? "still fails" : passed ? "passes now " : "did not run", to_line(p)));
     });
+    // What a sanitizer saw passes here always.
+    const auto is_mended = [&](const Finding& f) {
+      return passing.contains(f.line) && f.claim != hunting::kOfASanitizer;
+    };
     for (const Finding& f : folder_.findings())
-      if (passing.contains(f.line)) causes_.erase(f.cause);
+      if (is_mended(f)) causes_.erase(f.cause), unlooked_.erase(f.cause);
     for (const Finding& f : folder_.findings())
-      if (!passing.contains(f.line)) causes_.insert(f.cause);
+      if (!is_mended(f)) (f.looked ? causes_ : unlooked_).insert(f.cause);
     look_into(unlooked);
   }
 
@@ -117,8 +121,8 @@ class Hunt {
     settings_.over = [this] { return over(); };
     batch(lines_.first());
     const std::vector<Problem> own = lines_.with_words(subjects_.find(options_.subject)->own_words());
-    if (!own.empty() && !over()) batch(own);
-    if (!known.empty() && !over()) batch(known);
+    if (!own.empty()) batch(own);
+    if (!known.empty()) batch(known);
     ended("first", 0);
   }
 
@@ -175,6 +179,8 @@ class Hunt {
   // Writes down what was judged since the last time.
   void ended(const std::string& kind, uint64_t n) {
     now_.kind = kind, now_.batch = n, now_.seconds = seconds(), now_.pairs = lines_.pairs();
+    now_.whole = !cut_short_;
+    cut_short_ = false;
     if (!trouble_ && !interrupted()) trouble_ = folder_.ended(now_);
     record(to_json(now_));
     run_.lines += now_.lines, run_.failures += now_.failures, run_.unsupported += now_.unsupported;
@@ -195,6 +201,10 @@ class Hunt {
 
   void judge(const std::vector<Problem>& problems,
              const std::function<void(const Problem&, const Verdict&)>& take) {
+    if (given_ > 0 && settings_.over && settings_.over()) {
+      cut_short_ = true;
+      return;
+    }
     std::vector<SuiteEntry> entries;
     std::string lines = fmt::format("{}", given_);
     for (const Problem& p : problems) lines += "\n" + entries.emplace_back(drawn_entry(p)).text;
@@ -203,18 +213,21 @@ class Hunt {
       settings_.numbered = NumberedTasks{given_, nullptr};
     }
     given_ += problems.size();
-    run_cases(entries, subjects_, settings_, [&](const CaseResult& r) {
+    const size_t reported = run_cases(entries, subjects_, settings_, [&](const CaseResult& r) {
       take(entries[r.index].problem, r.verdicts.front());
       progress_.show(state_text());
     });
+    cut_short_ |= reported < entries.size();
   }
 
   static Red red_of(const Problem& p, const Verdict& v) {
     return {p, v.breaches.empty() ? Breach{} : v.breaches.front()};
   }
   bool has_unlooked(const std::string& line) const {
-    return std::any_of(folder_.findings().begin(), folder_.findings().end(),
-                       [&](const Finding& f) { return !f.looked && f.line == line; });
+    bool unlooked = false;
+    for (const Finding& f : folder_.findings())
+      if (f.drawn == line) unlooked = !f.looked;  // the last one says
+    return unlooked;
   }
 
   void batch(const std::vector<Problem>& problems) {
@@ -227,7 +240,10 @@ class Hunt {
       }
       ++now_.lines;
       const bool failed = is_red(v.outcome);
-      if (lines_.told(p, failed || v.inside > 0 ? Fate::near_trouble : Fate::quiet)) keep(p);
+      const Fate fate = v.outcome == Outcome::crashed ? Fate::crashed
+                        : failed || v.inside > 0      ? Fate::near_trouble
+                                                      : Fate::quiet;
+      if (lines_.told(p, fate)) keep(p);
       if (!failed) return;
       ++now_.failures;
       red.push_back(red_of(p, v));
@@ -291,7 +307,7 @@ class Hunt {
       if (kind.seen + kind.small + kind.left++ > 0) continue;
       Finding f = hunting::finding_of_kind(r.line, r.breach);
       f.looked = false;
-      if (!causes_.contains(f.cause)) f.headline += "; the time was over before its cause was looked for";
+      f.headline += "; the time was over before its cause was looked for";
       add(std::move(f));
     }
   }
@@ -322,6 +338,7 @@ class Hunt {
     o.folder = folder_.looking();
     Finding found = find_cause(p, breach, subjects_, o);
     const bool named = found.explained;
+    found.looked = named || !interrupted();
     // On a full disk there is no diagnosis either, and the finding would be written down without its cause.
     if (!named) trouble_ = folder_.no_room();
     if (!trouble_) add(std::move(found));
@@ -331,6 +348,7 @@ class Hunt {
   // Whether the cause is known, or the line stands in found.cases under the name of another cause: one small
   // line rarely has two faults, and often several names.
   bool is_known(const Finding& f) {
+    if (!f.looked) return causes_.contains(f.cause) || !unlooked_.insert(f.cause).second;
     const bool known = !causes_.insert(f.cause).second;
     return known ||
            std::any_of(folder_.findings().begin(), folder_.findings().end(), [&](const Finding& old) {
@@ -339,6 +357,7 @@ class Hunt {
   }
 
   void add(Finding f) {
+    if (trouble_) return;
     if (is_known(f)) {  // what a known cause has shown again
       if (auto error = folder_.dropped()) trouble_ = error;
       return;
@@ -362,7 +381,7 @@ class Hunt {
   Lines lines_;
   hunting::Edges edges_;
   RunSettings settings_;
-  std::set<std::string> causes_;
+  std::set<std::string> causes_, unlooked_;  // of findings; of those whose cause was not looked for
   struct Kind {
     size_t seen = 0;     // how many of its lines were explained
     size_t small = 0;    // how many more were, because they are small
@@ -375,6 +394,7 @@ class Hunt {
   size_t given_ = 0;  // lines so far: the numbers of their tasks
   Judged run_, now_;  // counts of this run; of what was judged since they were written down
   size_t failing_ = 0, new_findings_ = 0;
+  bool cut_short_ = false;  // lines of what is being judged were left out, because the time was over
   const Clock::time_point start_ = Clock::now();
 };
 

@@ -71,7 +71,8 @@ std::string WorkerSet::overdue(const Worker& w, Watch& watch) const {
   const double used = w.processor_seconds(), queued = w.queued_seconds();
   const double pause = std::min(timeout_, kLongestPause);
   // On a machine that is full, a worker of a low priority gets next to nothing and is ready all the same.
-  if (used - watch.last + queued - watch.queued > kAtWork * seconds(now - watch.looked)) watch.at_work = now;
+  if (used - watch.last + std::max(0.0, queued - watch.queued) > kAtWork * seconds(now - watch.looked))
+    watch.at_work = now;
   watch.looked = now;
   watch.last = used;
   watch.queued = queued;

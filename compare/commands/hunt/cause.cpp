@@ -203,7 +203,7 @@ string kind_of(const Problem& p, const Breach& b) {
 Finding finding_of_end(const Problem& p, const string& words) {
   Finding out;
   out.drawn = out.line = to_line(p);
-  out.claim = "sanitizer";
+  out.claim = kOfASanitizer;
   out.cause = fmt::format("{} {}", head_of(p), words);
   out.headline = words;
   return out;

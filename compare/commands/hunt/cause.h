@@ -1,6 +1,7 @@
 // Why a line failed: what `assay explain` says of it, run in a child process.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "compare/commands/hunt/folder.h"
 #include "compare/judge/verdict.h"
@@ -19,6 +20,9 @@ struct CauseOptions {
 // What two failures of one kind have in common before anybody has looked for the cause: op, formats, claim,
 // plane.
 std::string kind_of(const Problem&, const Breach&);
+
+// The claim of a finding that only an instrumented program sees.
+inline constexpr std::string_view kOfASanitizer = "sanitizer";
 
 // Of a line on which an instrumented program ended, and what a sanitizer said of it, which is its cause.
 Finding finding_of_end(const Problem&, const std::string& words);

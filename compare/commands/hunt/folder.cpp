@@ -94,7 +94,8 @@ json::Value to_json(const Judged& j) {
                        {"failures", j.failures},
                        {"unsupported", j.unsupported},
                        {"seconds", j.seconds},
-                       {"pairs", j.pairs}});
+                       {"pairs", j.pairs},
+                       {"whole", j.whole}});
 }
 
 json::Value to_json(const Finding& f) {
@@ -168,8 +169,10 @@ std::optional<Error> Folder::read_record(const json::Value& record) {
                          seconds(), flag("looked", true)});
     return {};
   }
-  begun_ = true;
-  if (record.text("record") == "batch") before_.batch = count("batch") + 1;
+  if (flag("whole", true)) {
+    begun_ = true;
+    if (record.text("record") == "batch") before_.batch = count("batch") + 1;
+  }
   before_.lines += count("lines");
   before_.failures += count("failures");
   before_.unsupported += count("unsupported");
@@ -201,11 +204,15 @@ std::optional<Error> Folder::end_line(const char* name) {
   return text.empty() || text.ends_with('\n') ? std::nullopt : append(name, "");
 }
 
-// A last line of found.cases without a line end was cut short, or is one that the user has written.
+// A last line of found.cases without a line end was cut short, or is one that the user has written. One that
+// cannot be read becomes a comment.
 std::optional<Error> Folder::mend_found() {
   const string text = text_of(file(kFound));
-  if (text.empty() || text.ends_with('\n') || parse_suite(text, kFound, path_)) return end_line(kFound);
-  return write_file(file(kFound), text.substr(0, text.rfind('\n') + 1));
+  const size_t last = text.rfind('\n') + 1;
+  if (text.empty() || text.ends_with('\n') || text[last] == '#' ||
+      parse_suite(text.substr(last), kFound, path_))
+    return end_line(kFound);
+  return write_file(file(kFound), text.substr(0, last) + "# cut short: " + text.substr(last) + "\n");
 }
 
 Result<std::vector<Problem>> Folder::found() const {

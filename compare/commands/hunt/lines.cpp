@@ -230,10 +230,11 @@ bool Lines::told(const Problem& p, Fate fate) {
     added += group.covered.add(group.names.numbers(own.choices));
   }
   pairs_ += added;
-  const bool reaches = fate != Fate::unsupported && cases_ && cases_->look(p) > 0;
+  const bool traced = fate == Fate::quiet || fate == Fate::near_trouble;
+  const bool reaches = traced && cases_ && cases_->look(p) > 0;
   const Draft d = draft_of(p);
   if (added || reaches) keep(groups_[d.group()], d, reaches);
-  if (fate == Fate::near_trouble) near_trouble(p);
+  if (fate == Fate::near_trouble || fate == Fate::crashed) near_trouble(p);
   return added || reaches;
 }
 

@@ -19,8 +19,9 @@ namespace assay::hunting {
 enum class Fate : uint8_t {
   unsupported,
   quiet,
-  near_trouble
-};  // near: it failed, or its bits differ in a bound
+  near_trouble,  // it failed, or its bits differ in a bound
+  crashed        // near trouble as well, and not to be run by this process
+};
 
 class Lines {
  public:

@@ -166,6 +166,37 @@ TEST_F(Hunt, WhatFailsWhenTheTimeIsOverIsAFindingAndLookedForLater) {
   EXPECT_NE(read("hunt.jsonl").find(R"("looked": true)"), std::string::npos) << read("hunt.jsonl");
 }
 
+// No cause has a name here: the kind of the failure stands for it in both runs.
+TEST_F(Hunt, ACrashThatTheTimeLeftIsPackedByTheNextRun) {
+  const auto crashes = [](const Problem& p, std::span<const Buffer>, const Environment&) {
+    if (p.x.shape.count() > 0) std::abort();
+  };
+  HuntOptions o = options("cast e4m3", 1);
+  o.minutes = 1e-9;
+  hunt(o, fakes::with("fake", crashes));
+  EXPECT_FALSE(fs::exists(folder_ + "/1"));
+  o.minutes = 1;
+  hunt(o, fakes::with("fake", crashes));
+  EXPECT_TRUE(fs::exists(folder_ + "/2/case.safetensors")) << read("found.cases");
+  const std::string found = read("found.cases");
+  hunt(o, fakes::with("fake", crashes));
+  EXPECT_EQ(read("found.cases"), found) << "it was looked for once";
+}
+
+TEST_F(Hunt, LinesThatTheTimeLeftAreJudgedByTheNextRun) {
+  HuntOptions o = options("cast e4m3", 1);
+  o.minutes = 1e-9;
+  o.known = {fakes::problem("cast e4m3 7x9 bf16 fill=edges seed=77")};
+  const Subjects right = fakes::with("fake", nullptr);
+  hunt(o, right);
+  o.minutes = 1;
+  const auto wrong_there = [](const Problem& p, std::span<const Buffer> out, const Environment& e) {
+    if (p.x.fill.seed == 77) all_is_wrong(p, out, e);
+  };
+  o.budget = 0.2;
+  EXPECT_EQ(hunt(o, fakes::with("fake", wrong_there)).status, 1);
+}
+
 TEST_F(Hunt, ALongLineEndsTheBatchWhenTheTimeIsOver) {
   const auto slow = [](const Problem&, std::span<const Buffer>, const Environment&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -225,7 +256,8 @@ TEST_F(Hunt, ALineOfFoundCasesThatWasCutShortIsLeftOut) {
   const std::string whole = read("found.cases");
   ASSERT_FALSE(write_file(folder_ + "/found.cases", whole + "cast e4m3 1x1 bf16 round=r"));
   EXPECT_EQ(hunt(o, wrong).status, 1);
-  EXPECT_EQ(read("found.cases").find("round=r\n"), std::string::npos) << read("found.cases");
+  EXPECT_NE(read("found.cases").find("\n# cut short: cast e4m3 1x1 bf16 round=r\n"), std::string::npos)
+      << read("found.cases");
   // One that can be read was written by the user.
   ASSERT_FALSE(write_file(folder_ + "/found.cases", whole + "cast e4m3 1x1 bf16"));
   const Told told = hunt(o, wrong);

@@ -10,6 +10,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -55,6 +58,13 @@ class Child {
   cpu_set_t all_;
 };
 
+bool sleeps(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(stat), {}};
+  const size_t name = text.rfind(')');
+  return name != std::string::npos && text.compare(name, 4, ") S ") == 0;
+}
+
 void work_for(std::chrono::milliseconds time) {
   for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {}
 }
@@ -62,6 +72,7 @@ void work_for(std::chrono::milliseconds time) {
 TEST(ProcessorTime, OneThatWaitsForAProcessorIsTold) {
   if (!std::filesystem::exists("/proc/self/schedstat")) GTEST_SKIP() << "no /proc/<pid>/schedstat";
   const Child sleeping(false), working(true);
+  while (!sleeps(sleeping.pid())) std::this_thread::sleep_for(1ms);
   const double queued = queued_seconds_of(working.pid()), asleep = queued_seconds_of(sleeping.pid()),
                used = processor_seconds_of(sleeping.pid());
   work_for(500ms);  // this test has the processor half of the time at most
