@@ -114,7 +114,7 @@ def test_crash_and_hang_cost_one_case(place, name, said):
     assert status == 1 and "2 passed, 1 failed, 0 skipped" in text and said in text, text
 
 
-@pytest.mark.parametrize("words", [("run", line(2), "--require", "python:right"), ("bench", line(2), "--subject", "python:right"), ("hunt", "--seconds", 5)])
+@pytest.mark.parametrize("words", [("run", line(2), "--require", "python:right"), ("bench", line(2), "--subject", "python:right"), ("hunt", "--minutes", 0.05)])
 def test_an_interpreter_that_never_answers(place, words):
     script = place / "sleeps"
     script.write_text("#!/bin/sh\nexec sleep 100\n")
