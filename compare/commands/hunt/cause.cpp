@@ -150,7 +150,7 @@ std::optional<string> smallest(const Problem& p, const Subjects& subjects, const
   const auto work = [&]() -> string {
     const Result<Shrunk> shrunk = shrink(shrinking, subjects);
     if (!shrunk) return {};
-    reproduce(shrinking, subjects, shrunk->bad);  // of a line that is too large there is none
+    reproduce(shrinking, subjects, shrunk->bad);  // not of a line that is too large
     return to_line(shrunk->bad);
   };
   const Result<string> line = in_child(work, limit_of(options));

@@ -1,5 +1,5 @@
-// The folder of a hunt: what a kill must not lose. Everything is appended and flushed, and a last line that
-// was cut short is left out when it is read again.
+// The folder of a hunt: what a kill must not lose. Everything is appended and flushed. A last line that was
+// cut short is left out when it is read again; in found.cases it becomes a comment.
 //
 //   hunt.jsonl     a head {"schema": "assay.hunt/1", "subject", "seed", "max_elements", "only"}; a record
 //                  "first", "batch" or "edges" for what was judged in one go, a record "finding" for each
@@ -74,7 +74,7 @@ class Folder {
   const Judged& before() const { return before_; }
   const std::vector<Finding>& findings() const { return findings_; }
   const std::vector<Problem>& kept() const { return kept_; }
-  // The lines of found.cases, which anybody may have edited. A last line that was cut short is left out.
+  // The lines of found.cases, which the user may have edited.
   Result<std::vector<Problem>> found() const;
 
   // Where the pack of a finding is made; nothing is there yet. `taken` makes it the pack of the finding with

@@ -29,8 +29,8 @@ class Matrix {
   // max |x| over the part of these lines and places that exists, from 0; a NaN is skipped.
   double amax(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const;
   double amax() const { return amax(0, lines_, 0, length_); }
-  // The largest pattern of any NaN, as binary32 without its sign, quiet where widening makes it so; 0: there
-  // is none.
+  // The largest pattern of any NaN, as binary32 without its sign, quiet where widening makes it so; 0 where
+  // no element is NaN.
   uint32_t nan_bits() const;
   // x before any edit.
   const Matrix& source() const { return under_ ? under_->source() : *this; }

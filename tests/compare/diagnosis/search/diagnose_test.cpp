@@ -201,16 +201,21 @@ TEST(Diagnose, NoAmaxIsBlamedForScalesThatAreWrongAsStored) {
     EXPECT_EQ(text.find("the largest element"), text.npos) << diagnosis_screen(d);
 }
 
+// The line of a case with its scales given, and the inputs of that: the last are the scales, still zeros.
+std::pair<Problem, std::vector<PlaneData>> with_scales_given(const Case& c) {
+  Problem p = c.seen.problem;
+  p.row->scale_from = ScaleFrom::scale;
+  std::vector<PlaneData> inputs = c.seen.inputs;
+  for (const Plane& plane : input_planes(p))
+    if (plane.name == "row.given.scale_inv") inputs.push_back({plane, std::vector<std::byte>(plane.bytes())});
+  return {std::move(p), std::move(inputs)};
+}
+
 // One binade off where amax / MAX is a power of two itself, by one cause and not by two.
 TEST(Diagnose, ScalesThatAreWrongAtPowersOfTwo) {
   for (const int by : {1, -1}) {
     Case c("quantize mxfp8 64x256 f32 dir=row fill=amax_edges");
-    Problem p = c.seen.problem;
-    p.row->scale_from = ScaleFrom::scale;
-    std::vector<PlaneData> inputs = c.seen.inputs;
-    for (const Plane& plane : input_planes(p))
-      if (plane.name == "row.given.scale_inv")
-        inputs.push_back({plane, std::vector<std::byte>(plane.bytes())});
+    auto [p, inputs] = with_scales_given(c);
     const PlaneData& right = c.plane("row.scale_inv");
     int moved = 0;
     for (int64_t i = 0; i < 64 * 8; ++i) {
@@ -252,12 +257,7 @@ TEST(Diagnose, CodesUnderTheScalesThatCame) {
   for (const bool unsigned_too : {false, true}) {
     Case c("quantize mxfp8 64x128 bf16 dir=row seed=3");
     const PlaneData& right = c.plane("row.scale_inv");
-    Problem p = c.seen.problem;
-    p.row->scale_from = ScaleFrom::scale;
-    std::vector<PlaneData> inputs = c.seen.inputs;
-    for (const Plane& plane : input_planes(p))
-      if (plane.name == "row.given.scale_inv")
-        inputs.push_back({plane, std::vector<std::byte>(plane.bytes())});
+    auto [p, inputs] = with_scales_given(c);
     for (int64_t i = 0; i < 256; ++i)
       set_code(Encoding::e8m0, inputs.back().bytes, i,
                code_at(right.plane, right.bytes, index_of(right.plane, i / 4, i % 4)) +
