@@ -1,10 +1,13 @@
 #include "compare/commands/certify/certificate.h"
 
+#include <algorithm>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include <unistd.h>
 
+#include "compare/process/answer.h"
 #include "compare/report/doctor.h"
 #include "contract/words.h"
 #include "fixtures/files.h"
@@ -57,12 +60,22 @@ void decide(ClaimRecord& claim, const PartRecord& record) {
 bool all_passed(const json::Value& part) {
   const json::Value* claims = part.find("claims");
   if (!claims || !claims->array()) return false;
-  for (const json::Value& claim : *claims->array())
-    if (claim.text("outcome") != "passed") return false;
-  return true;
+  return std::ranges::all_of(*claims->array(), [](const json::Value& claim) {
+    Answer told(claim);
+    return told.text("outcome") == "passed" && told.count("inputs") >= 0 && told.whole();
+  });
 }
 
 }  // namespace
+
+std::optional<std::map<std::string, json::Value>> passed_parts(const json::Value& certificate) {
+  const json::Value* parts = certificate.find("parts");
+  if (certificate.text("schema") != "assay.certificate" || !parts || !parts->array()) return {};
+  std::map<std::string, json::Value> out;
+  for (const json::Value& part : *parts->array())
+    if (all_passed(part)) out.emplace(part.text("name"), part);
+  return out;
+}
 
 json::Value part_head(const CertifyPart& part) {
   return json::object({{"name", part.name},
@@ -122,20 +135,17 @@ std::optional<Error> Certificate::write(bool complete, const Totals& totals, int
 }
 
 Result<std::map<std::string, json::Value>> Certificate::earlier() const {
-  std::map<std::string, json::Value> out;
-  if (::access(path_.c_str(), F_OK) != 0) return out;
+  if (::access(path_.c_str(), F_OK) != 0) return std::map<std::string, json::Value>();
   const Result<json::Value> doc = json::read(path_);
   if (!doc) return doc.error();
-  if (doc->text("schema") != "assay.certificate" || !doc->find("parts") || !doc->find("parts")->array())
-    return Error{path_ + " is not a certificate", 0, "give another -o"};
+  std::optional<std::map<std::string, json::Value>> parts = passed_parts(*doc);
+  if (!parts) return Error{path_ + " is not a certificate", 0, "give another -o"};
   if (!doc->find("build") || *doc->find("build") != build_ || doc->text("mode") != mode_)
     return Error{path_ + " was made by another build or in another mode", 0,
                  "without --resume it is replaced"};
   if (build_.text("commit").ends_with("-dirty") || build_.text("commit") == "no git")
     return Error{"a build from uncommitted sources cannot resume", 0, "without --resume it is replaced"};
-  for (const json::Value& part : *doc->find("parts")->array())
-    if (all_passed(part)) out.emplace(part.text("name"), part);
-  return out;
+  return *std::move(parts);
 }
 
 }  // namespace assay

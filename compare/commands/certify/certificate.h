@@ -39,12 +39,17 @@ json::Value part_head(const CertifyPart&);
 // The whole entry of a part that has ended. Gives every claim its outcome.
 json::Value part_entry(const CertifyPart&, PartRecord&);
 
+// The parts of a certificate that passed, by name; those whose claims are not as part_entry writes them are
+// left out. Nothing where the document is no certificate.
+std::optional<std::map<std::string, json::Value>> passed_parts(const json::Value& certificate);
+
 class Certificate {
  public:
   // `path` may be empty, then nothing is written.
   Certificate(std::string path, CertifyExtent, std::string only);
 
-  void add(json::Value part_entry, double seconds);
+  // The entry is one of part_entry, or of passed_parts.
+  void add(json::Value entry, double seconds);
   std::optional<Error> write(bool complete, const Totals&, int jobs, double seconds) const;
 
   // Parts of the certificate at the path that passed, made by this very build; an Error where the file is

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/commands/certify/certificate.h"
 #include "compare/commands/certify/task.h"
 #include "compare/program.h"
 #include "compare/report/build.h"
@@ -347,6 +348,24 @@ TEST(Certify, ResumesWhatTheSameBuildMade) {
   }
   options.extent = CertifyExtent::quick;
   EXPECT_EQ(certify(options, with_fault(no_fault)).status, 2);  // another mode
+}
+
+// Parts that nobody's certificate has are not taken over, and end nothing.
+TEST(Certify, OfAForgedCertificateNoPartStands) {
+  const auto parts = [](const std::string& claims) {
+    const auto passed = passed_parts(*json::parse(
+        R"({"schema": "assay.certificate", "parts": [{"name": "a", "claims": )" + claims + "}]}"));
+    return passed ? static_cast<int64_t>(passed->size()) : -1;
+  };
+  EXPECT_EQ(parts(R"([{"outcome": "passed", "inputs": 7}])"), 1);
+  EXPECT_EQ(parts(R"([{"outcome": "failed", "inputs": 7}])"), 0);
+  EXPECT_EQ(parts(R"([{"outcome": "passed"}])"), 0);
+  EXPECT_EQ(parts(R"([{"outcome": "passed", "inputs": -7}])"), 0);
+  EXPECT_EQ(parts(R"([{"outcome": "passed", "inputs": "7"}])"), 0);
+  EXPECT_EQ(parts("[7]"), 0);
+  EXPECT_EQ(parts("{}"), 0);
+  EXPECT_FALSE(passed_parts(*json::parse(R"({"schema": "assay.bench", "parts": []})")));
+  EXPECT_FALSE(passed_parts(*json::parse(R"({"schema": "assay.certificate", "parts": {}})")));
 }
 
 TEST(Certify, ResultsOfAnInterruptedRunAreTakenOver) {
