@@ -268,7 +268,7 @@ class Hunt {
     if (found->ended && !trouble_) {
       const size_t failures = now_.failures;
       batch({*found->ended});
-      if (now_.failures == failures) add(hunting::finding_of_end(*found->ended, found->words));
+      if (now_.failures == failures) add_end(*found);
     }
     if (!trouble_) trouble_ = edges_.taken();
     ended("edges", n);
@@ -328,15 +328,30 @@ class Hunt {
     }
   }
 
-  // Whether its cause was named.
-  bool add(const Problem& p, const Breach& breach) {
+  hunting::CauseOptions cause_options() const {
     hunting::CauseOptions o;
     o.subject = options_.subject;
     o.environment = settings_.claims.environment;
     o.timeout = settings_.timeout;
     o.budget = options_.budget;
     o.folder = folder_.looking();
-    Finding found = find_cause(p, breach, subjects_, o);
+    return o;
+  }
+
+  // What a sanitizer says of the line on which libFuzzer ended, if nobody knows it yet.
+  void add_end(const hunting::Edges::Found& found) {
+    Finding end = hunting::finding_of_end(*found.ended, found.words);
+    if (!causes_.contains(end.cause)) {
+      progress_.show("shrinking " + end.drawn);
+      shrink_end(end, subjects_, cause_options(), [&](const Problem& p) { return edges_.said_of(p); });
+      trouble_ = folder_.no_room();
+    }
+    add(std::move(end));
+  }
+
+  // Whether its cause was named.
+  bool add(const Problem& p, const Breach& breach) {
+    Finding found = find_cause(p, breach, subjects_, cause_options());
     const bool named = found.explained;
     found.looked = named || !interrupted();
     // On a full disk there is no diagnosis either, and the finding would be written down without its cause.

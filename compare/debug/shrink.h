@@ -12,6 +12,10 @@
 namespace assay {
 
 struct ShrinkOptions {
+  // How a line fails, or nothing where it does not; never throws. Where it is given, it is asked in place of
+  // the subject and the reference.
+  using Failure = std::function<std::optional<Breach>(const Problem&)>;
+
   Problem problem;
   std::string subject = "host";
   Environment environment;
@@ -21,6 +25,7 @@ struct ShrinkOptions {
   int64_t max_elements = 0;  // of x in all runs together, 0: no limit; unlike a clock it ends the search at
                              // the same place on every machine
   bool known = false;  // the subject repeats itself, as the caller has seen, and `good` is not asked for
+  Failure failure = {};
 };
 
 struct Shrunk {

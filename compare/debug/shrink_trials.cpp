@@ -52,6 +52,11 @@ Trial Trials::run(const State& s) {
   if (s.problem.flavour == Flavour::te)
     if (const TeKernel kernel = te_kernel(s.problem); !kernel.rejected.empty())
       return {false, {}, kernel.rejected};
+  if (options_.failure) {  // it is asked about lines alone
+    State line = s;
+    if (line.loaded && !express_exactly(line)) return {false, {}, "no line has these elements"};
+    return {true, options_.failure(line.problem), ""};
+  }
   const auto inputs = inputs_of(s);
   if (!inputs) return {false, {}, inputs.error().text()};
   const IsolatedRun got = run_isolated(subject_, s.problem, *inputs, options_.environment, options_.timeout);

@@ -20,6 +20,7 @@
 namespace assay::hunting {
 
 using std::string;
+using std::string_view;
 
 namespace {
 
@@ -138,10 +139,13 @@ string title_of(const json::Value& diagnosis) {
 }
 
 // Of a failure of which explain says nothing: the smallest line that fails in the same way, with its
-// reproducer.
-std::optional<string> smallest(const Problem& p, const Subjects& subjects, const CauseOptions& options) {
+// reproducer. With `failure` that says what fails, and each answer takes a program that is started for it.
+std::optional<string> smallest(const Problem& p, const Subjects& subjects, const CauseOptions& options,
+                               const ShrinkOptions::Failure& failure = {}) {
+  constexpr size_t kMostPrograms = 100;
   ShrinkCommandOptions shrinking;
   shrinking.problem = p;
+  if (failure) shrinking.failure = failure, shrinking.known = true, shrinking.max_runs = kMostPrograms;
   shrinking.subject = options.subject;
   shrinking.environment = options.environment;
   shrinking.timeout = options.timeout;
@@ -200,13 +204,37 @@ string kind_of(const Problem& p, const Breach& b) {
                      b.in_padding ? " padding" : "");
 }
 
+namespace {
+
+// Where a sanitizer saw it, and what kind of error it is. "x.cpp:7:3: runtime error: signed integer overflow:
+// 9 + 1" goes on with values, which other lines have others of.
+string place_of(const string& words) {
+  constexpr string_view kMark = "runtime error:";
+  const size_t mark = words.find(kMark);
+  return mark == string::npos ? words : words.substr(0, mark + kMark.size() - 1);
+}
+
+}  // namespace
+
 Finding finding_of_end(const Problem& p, const string& words) {
   Finding out;
   out.drawn = out.line = to_line(p);
   out.claim = kOfASanitizer;
-  out.cause = fmt::format("{} {}", head_of(p), words);
+  out.cause = fmt::format("{} {}", head_of(p), place_of(words));
   out.headline = words;
   return out;
+}
+
+void shrink_end(Finding& end, const Subjects& subjects, const CauseOptions& options,
+                const std::function<string(const Problem&)>& said) {
+  const auto failure = [&](const Problem& p) -> std::optional<Breach> {
+    if (place_of(said(p)) != place_of(end.headline)) return {};
+    Breach b;
+    b.claim = kOfASanitizer, b.message = end.headline;
+    return b;
+  };
+  const Result<Problem> drawn = parse_line(end.drawn);
+  if (drawn) end.line = smallest(*drawn, subjects, options, failure).value_or(end.line);
 }
 
 Finding finding_of_kind(const Problem& p, const Breach& b) {

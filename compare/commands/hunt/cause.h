@@ -1,5 +1,6 @@
 // Why a line failed: what `assay explain` says of it, run in a child process.
 #pragma once
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,10 @@ inline constexpr std::string_view kOfASanitizer = "sanitizer";
 
 // Of a line on which an instrumented program ended, and what a sanitizer said of it, which is its cause.
 Finding finding_of_end(const Problem&, const std::string& words);
+// Makes the line of such a finding smaller while `said` says the same of it (Edges::said_of), and writes its
+// pack, which has what both sides make of it.
+void shrink_end(Finding&, const Subjects&, const CauseOptions&,
+                const std::function<std::string(const Problem&)>& said);
 
 // Of a line whose cause has not been looked for: its kind stands for the cause.
 Finding finding_of_kind(const Problem&, const Breach&);

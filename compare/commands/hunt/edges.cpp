@@ -81,24 +81,38 @@ std::optional<Error> Edges::know(const Problem& p) {
   return write_file(path("kept") + fmt::format("/drawn-{:016x}", std::hash<string>()(line)), line);
 }
 
+// The program with the words that say what it runs, and its limits.
+std::vector<string> Edges::command() const {
+  std::vector<string> out = {options_.program,
+                             "--subject=" + options_.subject,
+                             fmt::format("--most={}", options_.max_elements),
+                             "-max_len=4096",
+                             fmt::format("-timeout={}", kSlowLine),
+                             fmt::format("-rss_limit_mb={}", kMostMiB)};
+  if (!options_.plugin.empty()) out.push_back("--plugin=" + options_.plugin);
+  return out;
+}
+
+string Edges::said_of(const Problem& p) const {
+  const string file = (fs::path(options_.folder) / "edges" / "trial").string();
+  if (write_file(file, to_line(p))) return {};
+  std::vector<string> words = command();
+  words.push_back(file);
+  const Result<Output> output = run_program(words);
+  std::error_code ignored;
+  fs::remove(file, ignored);
+  return output && output->status != 0 ? said(output->text) : string();
+}
+
 Result<Edges::Found> Edges::search(uint64_t round, int64_t runs) {
   if (auto error = make_folders()) return *error;
   std::error_code failed;
   kept_ = files_of(path("kept")).size();
-  std::vector<string> words = {options_.program,
-                               "--subject=" + options_.subject,
-                               "--only=" + options_.only,
-                               fmt::format("--most={}", options_.max_elements),
-                               "--new=" + path("new"),
-                               "-max_len=4096",
-                               "-entropic=0",
-                               fmt::format("-timeout={}", kSlowLine),
-                               fmt::format("-rss_limit_mb={}", kMostMiB),
-                               fmt::format("-seed={}", (options_.seed * 65537 + round) % 0x7FFFFFFF + 1),
-                               fmt::format("-runs={}", static_cast<int64_t>(kept_) + runs),
-                               "-artifact_prefix=" + path("new") + "/"};
-  if (!options_.plugin.empty()) words.push_back("--plugin=" + options_.plugin);
-  words.insert(words.end(), {path("new"), path("kept")});
+  std::vector<string> words = command();
+  words.insert(words.end(), {"--only=" + options_.only, "--new=" + path("new"), "-entropic=0",
+                             fmt::format("-seed={}", (options_.seed * 65537 + round) % 0x7FFFFFFF + 1),
+                             fmt::format("-runs={}", static_cast<int64_t>(kept_) + runs),
+                             "-artifact_prefix=" + path("new") + "/", path("new"), path("kept")});
   const Result<Output> output = run_program(words);
   if (!output) return output.error();
   Found out;

@@ -42,12 +42,15 @@ class Edges {
   // seed, the round and what is kept. Error: the program cannot be run, or ended for another reason than a
   // line.
   Result<Found> search(uint64_t round, int64_t runs);
+  // What the program says of this line alone, as Found::words has it; empty where it ends well. Never throws.
+  std::string said_of(const Problem&) const;
   // What the last round found is judged: the next one goes on from it.
   std::optional<Error> taken();
   size_t kept() const { return kept_; }
 
  private:
   std::string path(const char* name) const;
+  std::vector<std::string> command() const;
   std::optional<Error> make_folders() const;
   std::filesystem::path aside(const std::filesystem::path& file) const;
 

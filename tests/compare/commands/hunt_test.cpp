@@ -482,8 +482,30 @@ TEST_F(Edges, WhatASanitizerSaysIsAFinding) {
   const Told told = hunt(o, fakes::with("fake", nullptr));
   EXPECT_EQ(told.status, 1) << told.text;
   EXPECT_NE(told.text.find("heap-buffer-overflow mine.cpp:12"), std::string::npos) << told.text;
-  EXPECT_NE(read("found.cases").find("quantize nvfp4 3x33 bf16"), std::string::npos);
+  EXPECT_NE(read("found.cases").find("\nquantize nvfp4 1x1 bf16"), std::string::npos) << read("found.cases");
   EXPECT_TRUE(fs::exists(folder_ + "/edges/crash-1")) << "it would end the next round";
+}
+
+// Its line is shrunk while the program says the same of the same place, whatever the values, and has a pack.
+TEST_F(Edges, WhatASanitizerSaysIsShrunkAndPacked) {
+  const HuntOptions o = with_edges(
+      "for last; do :; done\n"
+      "if [ -n \"$new\" ]; then printf 'quantize nvfp4 3x33 bf16 dir=row fill=ties' > $new/crash-1; "
+      "last=$new/crash-1; fi\n"
+      "grep -q nvfp4 $last || exit 0\n"
+      "cols=$(sed 's/.*x\\([0-9]*\\) bf16.*/\\1/' $last)\n"
+      "[ $cols -ge 2 ] || exit 0\n"
+      "echo \"mine.cpp:12:3: runtime error: index $cols out of bounds\"\n"
+      "exit 77\n");
+  const Told told = hunt(o, fakes::with("fake", nullptr));
+  EXPECT_EQ(told.status, 1) << told.text;
+  const Result<Suite> found = load_suite(folder_ + "/found.cases");
+  ASSERT_TRUE(found) << found.error().text();
+  ASSERT_EQ(found->entries.size(), 1u);
+  EXPECT_EQ(found->entries.front().problem.x.shape, (Shape{1, 2})) << read("found.cases");
+  EXPECT_TRUE(fs::exists(folder_ + "/1/case.safetensors")) << told.text;
+  EXPECT_FALSE(fs::exists(folder_ + "/edges/trial"));
+  EXPECT_NE(told.text.find("mine.cpp:12:3: runtime error: index 33 out of bounds"), std::string::npos);
 }
 
 TEST_F(Edges, AProgramThatCannotRunEndsTheHunt) {
