@@ -18,6 +18,7 @@
 #include "compare/commands/hunt/edges.h"
 #include "compare/commands/hunt/folder.h"
 #include "compare/commands/hunt/lines.h"
+#include "compare/commands/hunt/table.h"
 #include "compare/commands/kept_results.h"
 #include "compare/commands/options.h"
 #include "compare/commands/sharing.h"
@@ -82,7 +83,7 @@ class Hunt {
                 options.max_elements, options.seed}) {
     settings_ = options.settings;
     settings_.subjects = {options.subject};
-    if (Subject* reference = subjects.find("reference")) lines_.look_at_cases(*reference);
+    if (Subject* reference = subjects.find("reference")) lines_.look_at_values(*reference);
     for (const Problem& p : folder.kept()) lines_.know(p);
     for (const Finding& f : folder.findings()) {
       (f.looked ? causes_ : unlooked_).insert(f.cause);
@@ -154,6 +155,7 @@ class Hunt {
              3;
     if (!folder_.findings().empty())
       fmt::print(out_, "assay run {}/found.cases repeats what was found\n", options_.folder);
+    fmt::print(out_, "{}", hunting::table_of(lines_.covered(), folder_.findings()));
     const bool red = failing_ + new_findings_ + run_.failures + now_.failures > 0;
     return red ? 1 : interrupted() ? kInterrupted : 0;
   }
@@ -166,19 +168,22 @@ class Hunt {
   size_t total(size_t Judged::*count) const { return folder_.before().*count + run_.*count + now_.*count; }
 
   std::string state_text() const {
+    const std::string codes = lines_.codes() ? fmt::format(", {} codes", lines_.codes()->count()) : "";
     const std::string cases = lines_.cases() ? fmt::format(", {} of {} rounding cases",
                                                            lines_.cases()->reached(), lines_.cases()->of())
                                              : "";
     return fmt::format(
-        "hunted {:.1f} min: {} lines judged, {} not supported, {} pairs of choices{}, {} failures of {} "
+        "hunted {:.1f} min: {} lines judged, {} not supported, {} pairs of choices{}{}, {} failures of {} "
         "causes",
-        seconds() / 60, total(&Judged::lines), total(&Judged::unsupported), lines_.pairs(), cases,
+        seconds() / 60, total(&Judged::lines), total(&Judged::unsupported), lines_.pairs(), codes, cases,
         total(&Judged::failures), folder_.findings().size());
   }
 
   // Writes down what was judged since the last time.
   void ended(const std::string& kind, uint64_t n) {
     now_.kind = kind, now_.batch = n, now_.seconds = seconds(), now_.pairs = lines_.pairs();
+    now_.codes = lines_.codes() ? lines_.codes()->count() : 0;
+    now_.cases = lines_.cases() ? lines_.cases()->reached() : 0;
     now_.whole = !cut_short_;
     cut_short_ = false;
     if (!trouble_ && !interrupted()) trouble_ = folder_.ended(now_);
@@ -449,9 +454,9 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
   const Result<std::vector<Problem>> found = (*folder)->found();
   if (!found) return refuse(found.error());
   if (options.edges.empty() && (options.subject == "host" || options.subject.starts_with("plugin:")))
-    fmt::print(
-        err,
-        "assay: choices and rounding cases guide this hunt; with --edges, edges of compiled code do too\n");
+    fmt::print(err,
+               "assay: choices, rounding cases and codes guide this hunt; with --edges, edges of compiled "
+               "code do too\n");
   const InterruptScope scope;
   Hunt hunt(options, subjects, **folder, out, err);
   hunt.repeat(*found);
@@ -465,7 +470,8 @@ void register_hunt(Program& program) {
   CommonOptions& common = program.common;
   Command c(program.app, "hunt", "draw lines and judge them for a given time; keep what fails, by its cause");
   c.footer(
-      "Lines are drawn from the table of keys, guided by the pairs of choices and the rounding cases that no "
+      "Lines are drawn from the table of keys, guided by the pairs of choices, rounding cases and codes that "
+      "no "
       "line had yet (docs/hunt.md).\n"
       "Examples:\n"
       "  assay hunt --plugin ./libmine.so --minutes 10 --to hunt-mine\n"

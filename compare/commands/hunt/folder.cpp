@@ -95,6 +95,8 @@ json::Value to_json(const Judged& j) {
                        {"unsupported", j.unsupported},
                        {"seconds", j.seconds},
                        {"pairs", j.pairs},
+                       {"cases", j.cases},
+                       {"codes", j.codes},
                        {"whole", j.whole}});
 }
 

@@ -45,6 +45,8 @@ struct Judged {
   size_t lines = 0, failures = 0, unsupported = 0;
   double seconds = 0;  // since the hunt began, over all its runs
   size_t pairs = 0;    // of choices, covered by then
+  size_t cases = 0;    // rounding cases, reached by then
+  size_t codes = 0;    // that lines have had by then (codes.h)
   bool whole = true;  // all of its lines; not where the time was over before, and the next run begins it anew
 };
 json::Value to_json(const Judged&);

@@ -191,24 +191,51 @@ std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
   return out;
 }
 
-// Where there are many, a line that reached a rounding case takes the place of an older one.
+// Where there are many, a line that reached a rounding case or a code takes the place of an older one.
 void Lines::keep(Group& group, const Draft& d, bool replaces) {
   if (group.kept.size() < kMostKept) group.kept.push_back(d);
   else if (replaces) group.kept[group.replaced++ % kMostKept] = d;
 }
 
 void Lines::know(const Problem& p) {
-  const bool reaches = cases_ && cases_->look(p) > 0;
+  const bool reaches = new_values(p);
   const Draft d = draft_of(p);
   keep(groups_[d.group()], d, reaches);
-  for (const GroupChoices& own : choices_of(p)) {
-    Group& group = groups_[own.group];
-    pairs_ += group.covered.add(group.names.numbers(own.choices));
-    ++group.tried, ++group.supported;
-  }
+  cover(p, true);
 }
 
-void Lines::look_at_cases(Subject& reference) {
+// Counts a line, and returns how many new pairs it has.
+size_t Lines::cover(const Problem& p, bool ran) {
+  size_t added = 0;
+  for (const GroupChoices& own : choices_of(p)) {
+    Group& group = groups_[own.group];
+    ++group.tried;
+    if (!ran) continue;
+    ++group.supported;
+    const size_t of_group = group.covered.add(group.names.numbers(own.choices));
+    group.pairs += of_group, added += of_group;
+  }
+  pairs_ += added;
+  return added;
+}
+
+// Whether a line is the first to reach a rounding case or to have a code. It is asked about both.
+bool Lines::new_values(const Problem& p) {
+  const bool reaches = cases_ && cases_->look(p) > 0;
+  const bool has_code = codes_ && codes_->look(p) > 0;
+  return reaches || has_code;
+}
+
+std::vector<Lines::Covered> Lines::covered() const {
+  std::vector<Covered> out;
+  for (const auto& [name, group] : groups_)
+    if (group.supported > 0)
+      out.push_back({name, group.supported, group.pairs, codes_ ? codes_->count(name) : 0});
+  return out;
+}
+
+void Lines::look_at_values(Subject& reference) {
+  codes_.emplace(reference);
   if (!dynamic_cast<Tracing*>(&reference)) return;
   std::vector<std::string_view> groups;
   for (const auto& [name, drawer] : drawers_) groups.push_back(name);
@@ -221,17 +248,9 @@ void Lines::near_trouble(const Problem& p) {
 }
 
 bool Lines::told(const Problem& p, Fate fate) {
-  size_t added = 0;
-  for (const GroupChoices& own : choices_of(p)) {
-    Group& group = groups_[own.group];
-    ++group.tried;
-    if (fate == Fate::unsupported) continue;
-    ++group.supported;
-    added += group.covered.add(group.names.numbers(own.choices));
-  }
-  pairs_ += added;
-  const bool traced = fate == Fate::quiet || fate == Fate::near_trouble;
-  const bool reaches = traced && cases_ && cases_->look(p) > 0;
+  const size_t added = cover(p, fate != Fate::unsupported);
+  const bool safe = fate == Fate::quiet || fate == Fate::near_trouble;
+  const bool reaches = safe && new_values(p);
   const Draft d = draft_of(p);
   if (added || reaches) keep(groups_[d.group()], d, reaches);
   if (fate == Fate::near_trouble || fate == Fate::crashed) near_trouble(p);

@@ -10,6 +10,7 @@
 
 #include "compare/choices/draw.h"
 #include "compare/choices/pairs.h"
+#include "compare/commands/hunt/codes.h"
 #include "compare/commands/hunt/rounding.h"
 #include "contract/problem.h"
 
@@ -28,8 +29,9 @@ class Lines {
   // No tensor of a line that is drawn has more than `most_elements`, but for the larger ones of a batch.
   Lines(uint64_t seed, int64_t most_elements, const std::string& only);
 
-  // From here on lines that reach a new rounding case on this reference are kept as well, if it can trace.
-  void look_at_cases(Subject& reference);
+  // From here on lines that have a new code on this reference are kept as well, and, if it can trace, those
+  // that reach a new rounding case.
+  void look_at_values(Subject& reference);
   // First of all, for every op with a format, the plain lines that subjects of narrow support may run.
   std::vector<Problem> first() const;
   // Lines with the words of a subject (Subject::own_words) in several sizes; none where they name no line, or
@@ -44,22 +46,33 @@ class Lines {
   // A line that failed in an earlier run.
   void near_trouble(const Problem&);
   // What became of a line. Returns whether it ran and had new pairs, or was the first to reach a rounding
-  // case: such lines are kept.
+  // case or to have a code: such lines are kept.
   bool told(const Problem&, Fate);
 
   size_t pairs() const { return pairs_; }  // exercised so far
   const std::optional<RoundingCases>& cases() const { return cases_; }
+  const std::optional<Codes>& codes() const { return codes_; }
   size_t groups() const { return drawers_.size(); }
+  // What the lines of an op with a format have covered.
+  struct Covered {
+    std::string group;  // "quantize mxfp8"
+    size_t lines = 0;   // that ran, with those of two formats, and those that an earlier run kept
+    size_t pairs = 0, codes = 0;
+  };
+  // Of each of which the subject has run a line.
+  std::vector<Covered> covered() const;
 
  private:
   struct Group {
     choices::Names names;
     choices::Pairs covered, planned;  // planned: with those of the batch that is being made
-    size_t tried = 0, supported = 0;
+    size_t tried = 0, supported = 0, pairs = 0;
     std::vector<choices::Draft> kept;
     size_t replaced = 0;  // of the kept lines
   };
   static void keep(Group&, const choices::Draft&, bool replaces);
+  size_t cover(const Problem&, bool ran);
+  bool new_values(const Problem&);
   std::optional<Problem> square(const choices::Draft&) const;
   size_t fresh(const Problem&);
   void plan(const Problem&);
@@ -73,6 +86,7 @@ class Lines {
   std::map<std::string, Group> groups_;
   std::vector<choices::Draft> trouble_;
   std::optional<RoundingCases> cases_;
+  std::optional<Codes> codes_;
   uint64_t seed_;
   int64_t most_;
   size_t pairs_ = 0;

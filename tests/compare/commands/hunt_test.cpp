@@ -1,5 +1,4 @@
-// assay hunt and assay coverage as commands: what is found is found again, nothing is lost, the same seed
-// gives the same lines.
+// assay hunt as a command: what is found is found again, nothing is lost, the same seed gives the same lines.
 #include "compare/commands/hunt.h"
 
 #include <gtest/gtest.h>
@@ -17,20 +16,13 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "compare/choices/data.h"
-#include "compare/choices/draft.h"
-#include "compare/choices/draw.h"
-#include "compare/commands/coverage.h"
 #include "compare/commands/hunt/folder.h"
-#include "compare/commands/hunt/lines.h"
-#include "contract/format.h"
 #include "contract/line.h"
-#include "contract/planes.h"
-#include "contract/words.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 #include "fixtures/suite.h"
@@ -41,8 +33,6 @@ namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
-using hunting::Fate;
-using hunting::Lines;
 
 class Hunt : public ::testing::Test {
  protected:
@@ -351,6 +341,8 @@ TEST_F(Hunt, ARightSubjectGivesNothing) {
   EXPECT_EQ(told.status, 0) << told.text;
   EXPECT_EQ(read("found.cases"), "");
   EXPECT_NE(read("kept.cases"), "");
+  EXPECT_LT(told.text.find("hunted"), told.text.find("\ncast e4m3 "))
+      << "a table below the verdict: " << told.text;
 }
 
 // What an earlier run found is near trouble in this one, though none of its lines was kept.
@@ -363,21 +355,27 @@ TEST_F(Hunt, FindingsAreNearTroubleAfterAResume) {
   EXPECT_NE(read("kept.cases").find("fill=literal:"), std::string::npos) << read("kept.cases");
 }
 
-// The state says how many rounding cases were reached; a hunt that goes on knows them from its kept lines.
-TEST_F(Hunt, RoundingCasesAreCountedOverAllRuns) {
-  const auto reached = [](const std::string& text) {
-    const size_t end = text.rfind(" rounding cases");
-    if (end == std::string::npos) return 0;
-    const size_t begin = text.rfind(", ", end) + 2;
-    return std::atoi(text.c_str() + begin);
-  };
+// The number before these words, in what a hunt says at its end.
+int counted(const std::string& text, const std::string& words) {
+  const size_t end = text.rfind(words);
+  if (end == std::string::npos) return 0;
+  return std::atoi(text.c_str() + text.rfind(", ", end) + 2);
+}
+
+// The state says how many rounding cases and codes were reached; a hunt that goes on knows them from its kept
+// lines.
+TEST_F(Hunt, RoundingCasesAndCodesAreCountedOverAllRuns) {
   Subjects right = fakes::with("fake", nullptr);
   right.owned.front() = make_reference_subject();
   const Told first = hunt(options("cast e4m3", 2), right);
-  EXPECT_GT(reached(first.text), 20) << first.text;
+  const auto reached = [](const Told& told) {
+    return std::pair(counted(told.text, " rounding cases"), counted(told.text, " codes, "));
+  };
+  EXPECT_GT(reached(first).first, 20) << first.text;
+  EXPECT_GT(reached(first).second, 100) << first.text;
   HuntOptions over = options("cast e4m3", 1);
   over.minutes = 1e-9;
-  EXPECT_EQ(reached(hunt(over, right).text), reached(first.text)) << "a run that judges nothing";
+  EXPECT_EQ(reached(hunt(over, right)), reached(first)) << "a run that judges nothing";
 }
 
 TEST_F(Hunt, NothingRanIsNoSuccess) {
@@ -515,256 +513,6 @@ TEST_F(Edges, AProgramThatCannotRunEndsTheHunt) {
   HuntOptions o = options("cast", 1);
   o.edges = folder_ + "/nowhere";
   EXPECT_EQ(hunt(o, fakes::with("fake", nullptr)).status, 2);
-}
-
-TEST(HuntLines, HaveTheWordsOfASubject) {
-  const Lines lines(1, 4096, "quantize mxfp8");
-  const std::vector<Problem> own = lines.with_words("quantize mxfp8 bf16 dir=row scales=gemm");
-  ASSERT_EQ(own.size(), 5u);
-  bool tall = false;
-  for (const Problem& p : own) {
-    EXPECT_EQ(p.row->scales, ScaleLayout::gemm);
-    tall |= p.x.shape.rows > 128;
-  }
-  EXPECT_TRUE(tall);
-  EXPECT_TRUE(lines.with_words("quantize mxfp9 bf16 dir=row").empty());
-  EXPECT_TRUE(lines.with_words("quantize nvfp4 bf16 dir=row").empty()) << "another group than this search's";
-  EXPECT_TRUE(lines.with_words("").empty());
-}
-
-// A kernel for the rows of one format meets a line of its own before any batch.
-TEST(HuntLines, BeginWithPlainRowsOfEveryFormat) {
-  for (const FormatInfo& f : kFormats) {
-    if (!parse_line(concat({"quantize ", f.name, " 64x64 bf16 dir=row"}))) continue;
-    const std::vector<Problem> first = Lines(1, 4096, concat({"quantize ", f.name})).first();
-    EXPECT_TRUE(std::any_of(first.begin(), first.end(), [&](const Problem& p) {
-      return p.as<Quantize>() && !p.col && p.row->format == f.id && p.x.shape.count() > 0;
-    })) << f.name;
-  }
-}
-
-// Some lines of every few batches are larger than the limit, and none is larger than 16 times that.
-TEST(HuntLines, AFewAreLarger) {
-  constexpr int64_t kMost = 4096;
-  Lines lines(1, kMost, "quantize mxfp8");
-  for (const Problem& p : lines.first()) lines.told(p, Fate::quiet);
-  int larger = 0;
-  bool long_row = false, tiles_across_and_down = false;
-  for (uint64_t n = 0; n < 8; ++n)
-    for (const Problem& p : lines.batch(n, 96)) {
-      const Shape& s = p.x.shape;
-      EXPECT_LE(s.count(), 16 * kMost) << to_line(p);
-      larger += s.count() > kMost;
-      long_row |= s.cols > 4096;
-      tiles_across_and_down |= s.rows > 128 && s.cols > 128;
-    }
-  EXPECT_GT(larger, 8 * 96 / 48);
-  EXPECT_LT(larger, 8 * 96 / 12);
-  EXPECT_TRUE(long_row);
-  EXPECT_TRUE(tiles_across_and_down);
-}
-
-// Elements of the largest plane, without what pads it.
-int64_t largest_plane(const Problem& p) {
-  int64_t most = 0;
-  for (const auto& planes : {input_planes(p), output_planes(p)})
-    for (const Plane& plane : planes) most = std::max(most, plane.logical.count());
-  return most;
-}
-
-// Whatever is drawn keeps to the limit, also what is not x: K and the scores of an attention, B of a gemm.
-TEST(HuntLines, NoTensorIsLargerThanTheLimit) {
-  for (const auto& [only, most] : {std::pair{"attention", 16}, std::pair{"gemm", 16}, std::pair{"split", 100},
-                                   std::pair{"quantize nvfp4", 16}, std::pair{"update", 1}}) {
-    Lines lines(1, most, only);
-    const std::vector<Problem> first = lines.first();
-    EXPECT_FALSE(first.empty()) << only;
-    for (const Problem& p : first) {
-      EXPECT_LE(largest_plane(p), most) << to_line(p);
-      lines.told(p, Fate::quiet);
-    }
-    size_t larger = 0, drawn = 0;
-    for (uint64_t n = 0; n < 2; ++n)
-      for (const Problem& p : lines.batch(n, 96)) {
-        const int64_t largest = largest_plane(p);
-        EXPECT_LE(largest, choices::kLarger * most) << to_line(p);
-        larger += largest > most, ++drawn;
-        lines.told(p, Fate::quiet);
-      }
-    EXPECT_GT(drawn, 96u) << only;
-    EXPECT_LT(larger, drawn / 12) << only;
-  }
-  const Lines lines(1, 16, "quantize mxfp8");
-  for (const Problem& p : lines.with_words("quantize mxfp8 bf16 dir=row scales=gemm"))
-    EXPECT_LE(largest_plane(p), 16) << to_line(p);
-  const std::vector<Problem> usual = Lines(1, 4096, "quantize mxfp8").first();
-  EXPECT_EQ(usual.front().x.shape, (Shape{64, 64}));
-}
-
-// Few lines are empty, and most have a fill whose values lie at borders.
-TEST(HuntLines, MostHaveElementsAndAFillOfBorders) {
-  Lines lines(1, 4096, "");
-  size_t count = 0, empty = 0, named = 0, borders = 0;
-  for (uint64_t n = 0; n < 8; ++n)
-    for (const Problem& p : lines.batch(n, 96)) {
-      const choices::Draft d = choices::draft_of(p);
-      ++count;
-      empty += std::find(d.sizes.begin(), d.sizes.end(), 0) != d.sizes.end();
-      bool names = false, border = false;
-      for (const auto& [key, value] : d.keys) {
-        if (key != "fill" && !key.ends_with(".fill")) continue;
-        names = true;
-        for (const char* word :
-             {"ties", "edges", "amax_edges", "nonfinite", "denormal", "negative_zeros", "outliers"})
-          border |= value == word;
-      }
-      named += names, borders += border;
-      lines.told(p, Fate::quiet);
-    }
-  EXPECT_GT(count, 700u);
-  EXPECT_GT(empty, count / 24);
-  EXPECT_LT(empty, count / 8);
-  EXPECT_GT(named, count * 3 / 4);
-  EXPECT_GT(borders, count / 2);
-}
-
-// A line near trouble comes again with a few of its elements changed, and that one with others.
-TEST(HuntLines, DataOfALineNearTroubleAreChanged) {
-  Lines lines(3, 4096, "quantize mxfp8"), same(3, 4096, "quantize mxfp8");
-  const Problem red = fakes::problem("quantize mxfp8 3x17 bf16 dir=row fill=ties seed=9");
-  lines.told(red, Fate::near_trouble), same.told(red, Fate::near_trouble);
-  size_t literals = 0, again = 0;
-  std::set<std::string> payloads;
-  for (uint64_t n = 0; n < 6; ++n) {
-    const std::vector<Problem> batch = lines.batch(n, 96);
-    EXPECT_EQ(batch, same.batch(n, 96));
-    for (const Problem& p : batch) {
-      const bool literal = p.x.fill.kind == FillKind::literal;
-      EXPECT_TRUE(choices::data_fit(p)) << to_line(p);
-      literals += literal;
-      payloads.insert(p.x.fill.payload);
-      // Of those, one is near trouble as well.
-      const Fate fate = literal && ++again % 4 == 1 ? Fate::near_trouble : Fate::quiet;
-      lines.told(p, fate), same.told(p, fate);
-    }
-  }
-  EXPECT_GT(literals, 6u * 96 / 32);
-  EXPECT_GT(payloads.size(), literals / 2);
-}
-
-// What an earlier run found is near trouble in this one.
-TEST(HuntLines, TroubleIsKnownAfterAResume) {
-  Lines lines(1, 4096, "quantize mxfp8"), without(1, 4096, "quantize mxfp8");
-  lines.near_trouble(fakes::problem("quantize mxfp8 5x7 f16 dir=col fill=outliers seed=321"));
-  const auto near = [](const std::vector<Problem>& batch) {
-    return std::count_if(batch.begin(), batch.end(), [](const Problem& p) {
-      return p.x.shape == Shape{5, 7} && p.x.fill.seed == 321 && p.x.source == Encoding::f16;
-    });
-  };
-  EXPECT_GT(near(lines.batch(0, 96)), 0);
-  EXPECT_EQ(near(without.batch(0, 96)), 0);
-}
-
-// A line is kept for the rounding cases that its own data reach, though it has no new pair of choices.
-TEST(HuntLines, ANewRoundingCaseKeepsALine) {
-  const std::unique_ptr<Subject> reference = make_reference_subject();
-  Lines lines(1, 4096, "cast e4m3"), blind(1, 4096, "cast e4m3");
-  lines.look_at_cases(*reference);
-  ASSERT_TRUE(lines.cases());
-  EXPECT_GT(lines.cases()->of(), 20u);
-  EXPECT_LT(lines.cases()->of(), 100u) << "cases of other units";
-  const Problem one = fakes::problem("cast e4m3 1x1 f32 fill=literal:3f800000"),
-                tie = fakes::problem("cast e4m3 1x1 f32 fill=literal:3f880000"),
-                far = fakes::problem("cast e4m3 1x1 f32 fill=literal:7f7fffff"),
-                large = fakes::problem("cast e4m3 1x257 f32 fill=literal:ff800000");
-  EXPECT_TRUE(lines.told(one, Fate::quiet));
-  const size_t after_one = lines.cases()->reached();
-  EXPECT_GT(after_one, 0u);
-  EXPECT_TRUE(lines.told(tie, Fate::quiet));
-  EXPECT_FALSE(lines.told(tie, Fate::quiet));
-  EXPECT_FALSE(lines.told(far, Fate::unsupported)) << "what does not run reaches nothing";
-  EXPECT_TRUE(lines.told(far, Fate::quiet));
-  EXPECT_GT(lines.cases()->reached(), after_one + 1);
-  const size_t before = lines.cases()->reached();
-  lines.told(large, Fate::quiet);
-  EXPECT_EQ(lines.cases()->reached(), before) << "a large line is not traced";
-  EXPECT_TRUE(blind.told(one, Fate::quiet));
-  EXPECT_FALSE(blind.told(tie, Fate::quiet));
-}
-
-TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
-  Lines one(7, 512, "quantize mxfp8"), two(7, 512, "quantize mxfp8"), other(8, 512, "quantize mxfp8");
-  EXPECT_EQ(one.batch(0, 30), two.batch(0, 30));
-  EXPECT_NE(one.batch(0, 30), other.batch(0, 30));
-  size_t guided = 0;
-  for (const Problem& p : one.batch(1, 60)) one.told(p, Fate::quiet);
-  guided = one.pairs();
-  EXPECT_GT(guided, 1000u);
-  Lines blind(7, 512, "quantize mxfp8");
-  for (const Problem& p : blind.batch(1, 60)) blind.told(p, Fate::unsupported);
-  EXPECT_EQ(blind.pairs(), 0u) << "a line that did not run covers nothing";
-}
-
-TEST(Coverage, OfAnAbsentSubjectIsItsReason) {
-  Subjects subjects = fakes::with("fake", nullptr);
-  auto& fake = static_cast<fakes::Spoiled&>(*subjects.owned.back());
-  CoverageOptions o;
-  o.space.jobs = 1;
-  o.lines = {fakes::problem("philox u32 8x4 u32")};
-  std::ostringstream err;
-  EXPECT_EQ(ask_subject(o, fake, err), std::nullopt) << err.str();
-  EXPECT_EQ(o.lines.size(), 1u);
-  fake.present_ = {false, "it is away"};
-  EXPECT_EQ(ask_subject(o, fake, err), 3);
-  EXPECT_EQ(err.str(), "assay: subject fake is absent: it is away\n");
-}
-
-// A pair that the search misses counts for every suite, and not only for one that has it.
-TEST(Coverage, CountsWhatItsEvidenceShows) {
-  const auto valid = [](const std::string& evidence) {
-    CoverageOptions o;
-    o.space.only = "philox";
-    o.space.jobs = 1;
-    o.space.random_lines = 1, o.space.tries = 0;
-    if (!evidence.empty()) o.evidence = {fakes::problem(evidence)};
-    o.json = testing::TempDir() + "assay_coverage_evidence.json";
-    std::ostringstream out, err;
-    EXPECT_EQ(run_coverage(o, out, err), 0) << err.str();
-    const auto json = json::read(o.json);
-    std::remove(o.json.c_str());
-    const json::Value& group = json->find("groups")->array()->front();
-    EXPECT_EQ(group.find("exercised")->to_int(), 0) << "evidence is no line of the suite";
-    return *group.find("valid")->to_int();
-  };
-  const int64_t searched = valid("");
-  EXPECT_GT(valid("philox u32 1x4 u32 rounds=1 fill=ties"), searched);
-  EXPECT_GT(valid("philox u32 33x4 u32 rounds=7 fill=edges"), searched);
-}
-
-TEST(Coverage, SaysWhatASuiteLeavesOut) {
-  CoverageOptions o;
-  o.space.only = "philox";
-  o.space.jobs = 1;
-  o.suites = {"mine"};
-  o.lines = {fakes::problem("philox u32 8x4 u32"), fakes::problem("philox u32 1x4 u32 rounds=1 fill=ties")};
-  o.json = testing::TempDir() + "assay_coverage.json";
-  o.complete = testing::TempDir() + "assay_coverage.cases";
-  o.whole = true;
-  std::ostringstream out, err;
-  EXPECT_EQ(run_coverage(o, out, err), 1) << err.str();
-  const auto json = json::read(o.json);
-  ASSERT_TRUE(json);
-  const json::Value& group = json->find("groups")->array()->front();
-  const int64_t valid = *group.find("valid")->to_int(), done = *group.find("exercised")->to_int();
-  EXPECT_EQ(static_cast<size_t>(valid - done), group.find("left_out")->array()->size());
-  EXPECT_GT(done, 10);
-  const Result<Suite> rest = load_suite(o.complete);
-  ASSERT_TRUE(rest) << rest.error().text();
-  for (const SuiteEntry& e : rest->entries) o.lines.push_back(e.problem);
-  EXPECT_EQ(run_coverage(o, out, err), 0) << out.str();
-  EXPECT_NE(out.str().find("100 %"), std::string::npos);
-  std::remove(o.json.c_str());
-  std::remove(o.complete.c_str());
 }
 
 }  // namespace
