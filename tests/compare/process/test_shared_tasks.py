@@ -111,6 +111,28 @@ def hunts(checks, plugin):
         checks.check(f"hunt, {len(gave)} processes", difference(gave[0], gave[-1]) if kept and status == 1 else f"exit {status}, {list(kept)}", errors)
 
 
+def batches_of(folder):
+    """The numbers of the batches of which the journal of a hunt says that all lines were judged; its last line may be cut short."""
+    rows = [json.loads(row) for row in (folder / "hunt.jsonl").read_text().splitlines() if row.endswith("}")]
+    return [row["batch"] for row in rows if row.get("record") == "batch" and row["whole"]]
+
+
+def hunt_killed(checks):
+    """Rank 1 of a hunt is killed; the same command goes on with the batch that it was at, and one process after it."""
+    folder = checks.folder / "hunt_killed"
+    words = ["hunt", "--subject", "host", "--only", "quantize mxfp8", "--seed", "3", "--to", folder]
+    status, out, errors = signalled(checks, checks.start([*launcher(3), checks.program, *words, "--mpi"]), folder / "hunt.jsonl", 1500,
+                                    victim=lambda pid: rank_of(pid, 1))
+    checks.check("hunt, a rank killed: it ends", None if status not in (0, "no end", "too late") else f"{status}", errors)
+    checks.check("hunt, a rank killed: it is named", None if names_rank(1, out + errors) else "not named", out[-2000:] + errors)
+    before = batches_of(folder)
+    for launched, more in ((launcher(2), ["--mpi"]), ([], [])):
+        status, out, errors = checks.end(checks.start([*launched, checks.program, *words, "--batches", "2", *more]))
+        checks.check("hunt, a rank killed: goes on" + (" as one process" if not more else ""), None if status == 0 else f"exit {status}", errors)
+    after = batches_of(folder)
+    checks.check("hunt, a rank killed: no batch is left out or done again", None if before and after == list(range(len(before) + 4)) else f"{before}, then {after}")
+
+
 def names_rank(rank, text):
     """Rank 0 says who has ended, unless the launcher ends it first; then the launcher says it."""
     return f"rank {rank}, " in text or f"rank {rank} with PID" in text
@@ -172,6 +194,7 @@ def main():
         stopped(checks, want)
         dumps = shares(checks, "check", of_check, 1)
         killed(checks, "check", lambda report, *more: of_check(report, "--resume", f"{report}.results", *more), 4000, dumps)
+        hunt_killed(checks)
         hunts(checks, checks.program.parent.parent / "plugins/libfaulty_plugin_rounding.so")
         certificate = shares(checks, "certify", of_certify, 0)
         killed(checks, "certify", lambda report, *more: of_certify(report, "--resume", *more), 300, certificate)
