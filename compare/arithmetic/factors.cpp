@@ -209,6 +209,11 @@ std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t
   if (divides_elements(n.multiplier)) return Factor{scale / s, true, slack};
   if (n.multiplier == Multiplier::reciprocal && std::isinf(static_cast<float>(1 / t->encode)))
     return {};  // given_product: 1 / S overflows (N10.7)
+  // given_product: where fl(s * fl(1 / S)) is infinite, r is 0 (N10.8), and an infinity times that a NaN.
+  const double product = n.multiplier == Multiplier::reciprocal ? scale / t->encode : 0;
+  constexpr double kLeast = static_cast<double>(kMost) * (1 - 0x1p-20);
+  if (product > kLeast * (1 + 0x1p-19)) return Factor{0};
+  if (product > kLeast) return {};  // infinite, or nearly
   if (n.multiplier == Multiplier::product_reciprocal && scale / s < 0x1p-100)
     return {};  // infinite, or nearly
   const double r = scale == 0 ? std::numeric_limits<double>::infinity() : s / scale;
