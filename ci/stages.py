@@ -85,7 +85,8 @@ def stage_ptx(program, args):
 
 
 def stage_cuda(args):
-    """The kernels by nvcc, for every architecture, what it makes of them run on the CPU, their counts for the model, and the lint of it."""
+    """The kernels by nvcc, for every architecture, what it makes of them run on the CPU, their counts for the model of one of two GPUs, by turns, and the lint of it;
+    with --nightly the counts for both."""
     if not nvcc():
         print("cuda                         skipped: no nvcc on this machine")
         return Tally(skipped=1)
@@ -101,7 +102,8 @@ def stage_cuda(args):
     # The GPU is absent as a rule; the program must still build, say so, and judge.
     tally += run_counted("cuda smoke", [program, "run", "smoke", "--subject", "host,gpu"], 1800)
     tally += stage_ptx(program, args)
-    tally += run_counted("model counts", ["ci/model_counts", program], 3600)
+    gpu = [] if args.nightly else ["--gpu", ("h200", "b200")[count_of_commits() % 2]]
+    tally += run_counted("model counts", ["ci/model_counts", program, *gpu], 3600)
     return tally + warnings("cuda") + run_counted("ptx lint", ["ci/ptx_lint"], 1800)
 
 
