@@ -1,5 +1,6 @@
 """The stages of continuous integration (ci/run): each prints its count, and the last line adds them up."""
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -8,8 +9,14 @@ import sys
 import time
 
 import mutant_edits
-from tally import ROOT, Tally, build, finish, nvcc, run_counted
+from tally import ROOT, Tally, build, cores, finish, nvcc, run_counted
 from tests import run_program
+
+
+def side_by_side(steps):
+    """The arguments of run_counted() for several steps that use one core each. Returns their tally."""
+    with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
+        return sum(pool.map(lambda step: run_counted(*step), steps), Tally())
 
 
 def hide_cuda():
@@ -54,11 +61,10 @@ def stage_cpu(args):
     tally += run_counted("parity", ["ci/parity"], 1800, env=hide_cuda())
     tally += run_counted("training on the reference", [program, "run", "scenarios", "roles", "--subject", "reference", *third(args)], 1800)
     tally += run_counted("sums of the reference", [program, "run", "tensor_core", "--subject", "reference"], 600)
-    tally += run_counted("generated pages", ["ci/check", "--generated", program], 300)
-    tally += run_counted("schemas", ["ci/schemas", program], 600)
     if args.nightly:
         tally += run_counted("ptx arithmetic", ["ci/ptx_long", "arithmetic", ROOT / "build/cpu/bin/test_fast_ptx"], 8 * 3600)
-    return tally + run_counted("install", ["ci/install", "build/cpu"], 300)
+    return tally + side_by_side([("generated pages", ["ci/check", "--generated", program], 600), ("schemas", ["ci/schemas", program], 600),
+                                 ("install", ["ci/install", "build/cpu"], 600)])
 
 
 def count_of_commits():

@@ -13,6 +13,7 @@ import time
 from tally import ROOT, Tally, build, cores, finish, run_counted
 
 kTimeout = 900   # seconds for one program
+kLong = ("test_commands", "test_compare", "test_diagnosis", "test_diagnosis_benchmark", "test_every_key")   # half a minute and more
 
 
 def run_program(program, launcher=()):
@@ -64,6 +65,21 @@ def browser_pages(program):
     return run_counted("browser pages", [sys.executable, "tests/browser/test_pages.py", program], timeout=kTimeout)
 
 
+def other_judges(program, vectors):
+    """What judges besides the test programs: functions that print what they counted, and return it."""
+    def counted(name, *command):
+        return lambda: run_counted(name, command, timeout=kTimeout)
+
+    for folder in [ROOT / "fixtures/vectors", ROOT / "fixtures/vectors/kernels", ROOT / "fixtures/witness", *map(pathlib.Path, vectors)]:
+        yield counted(f"vectors {folder.name}", program, "vectors", folder.resolve())
+    yield counted("python assay_pack", python_with_numpy(), "tests/python/test_assay_pack.py", program)
+    yield counted("attention witness", sys.executable, "tests/reference/attention_witness.py", program)
+    yield counted("KV cache witness", sys.executable, "tests/reference/kv_cache_witness.py", program)
+    yield counted("temporary files", sys.executable, "tests/self/mutants/test_judges.py", program.parent / "test_env")
+    yield counted("resumed runs", sys.executable, "tests/compare/process/test_resumed_runs.py", program)
+    yield lambda: browser_pages(program)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="ci/test", description=__doc__)
     parser.add_argument("--preset", default="cpu", help="of CMakePresets.json (default: cpu)")
@@ -81,20 +97,17 @@ def main():
         print("no test program was built")
         total.failed += 1
     with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
-        for path, (tally, seconds, notes) in zip(programs, pool.map(run_program, programs)):
+        # Most of them use one core. Those that take long begin first, so that none is left alone at the end.
+        started = {path: pool.submit(run_program, path) for path in sorted(programs, key=lambda p: (p.name not in kLong, p.name))}
+        rest = [] if args.filter else [pool.submit(judge) for judge in other_judges(program, args.vectors)]
+        for path in programs:
+            tally, seconds, notes = started[path].result()
             for note in notes:
                 print(f"  {note}")
             print(f"{path.name:<28} {tally}   {seconds:.1f} s", flush=True)
             total += tally
-    if not args.filter:
-        for folder in [ROOT / "fixtures/vectors", ROOT / "fixtures/vectors/kernels", ROOT / "fixtures/witness", *map(pathlib.Path, args.vectors)]:
-            total += run_counted(f"vectors {folder.name}", [program, "vectors", folder.resolve()], timeout=kTimeout)
-        total += run_counted("python assay_pack", [python_with_numpy(), "tests/python/test_assay_pack.py", program], timeout=kTimeout)
-        total += run_counted("attention witness", [sys.executable, "tests/reference/attention_witness.py", program], timeout=kTimeout)
-        total += run_counted("KV cache witness", [sys.executable, "tests/reference/kv_cache_witness.py", program], timeout=kTimeout)
-        total += run_counted("temporary files", [sys.executable, "tests/self/mutants/test_judges.py", program.parent / "test_env"], timeout=kTimeout)
-        total += run_counted("resumed runs", [sys.executable, "tests/compare/process/test_resumed_runs.py", program], timeout=kTimeout)
-        total += browser_pages(program)
+        for judge in rest:
+            total += judge.result()
     finish(total)
 
 
