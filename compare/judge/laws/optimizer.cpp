@@ -64,8 +64,9 @@ struct AdamBounds {
   Parameter parameter(double p, double m, double v, double moment_error) const {
     const double root = std::sqrt(v / c2), ratio = (m / c1) / (root + eps),
                  update = ratio + (l2() ? 0 : decay * p);
-    const double slack =
-        2 * last_place(std::max({std::fabs(p), std::fabs(lr * update), std::fabs(lr * decay * p)}));
+    // N19.3 rounds decay p, and its sum with the ratio; lr may make that more than a last place of p.
+    const double decayed = l2() || decay == 0 ? 0 : std::fabs(lr * decay * p) + std::fabs(lr * update);
+    const double slack = 2 * last_place(std::max(std::fabs(p), std::fabs(lr * update))) + 0x1p-24 * decayed;
     // A negative eps cancels the root, whose error then weighs more. Where the error is as large as half of
     // the sum, the sum may be 0 and the quotient infinite.
     const double grows = eps < 0 ? (root - eps) / std::fabs(root + eps) : 1;
