@@ -18,7 +18,8 @@ class Codes {
  public:
   explicit Codes(Subject& reference) : reference_(reference) {}
   // Looks at a line, and returns how many codes it is the first to have: 0 where it is large
-  // (RoundingCases::kMostTraced), has no such plane, or where the reference cannot run it.
+  // (RoundingCases::kMostTraced), has no such plane, writes nothing, or where the reference cannot run
+  // it.
   size_t look(const Problem&);
   size_t count() const;
   // Of the lines of one op with a format: "quantize mxfp8".

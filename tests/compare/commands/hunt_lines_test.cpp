@@ -12,6 +12,7 @@
 #include "compare/choices/data.h"
 #include "compare/choices/draft.h"
 #include "compare/choices/draw.h"
+#include "compare/commands/hunt/table.h"
 #include "contract/format.h"
 #include "contract/line.h"
 #include "contract/planes.h"
@@ -76,7 +77,11 @@ TEST(HuntLines, AFewAreLarger) {
 int64_t largest_plane(const Problem& p) {
   int64_t most = 0;
   for (const auto& planes : {input_planes(p), output_planes(p)})
-    for (const Plane& plane : planes) most = std::max(most, plane.logical.count());
+    for (const Plane& plane : planes) {
+      int64_t count = plane.members.empty() ? plane.logical.count() : 0;
+      for (const Member& m : plane.members) count += m.logical.count();
+      most = std::max(most, count);
+    }
   return most;
 }
 
@@ -226,15 +231,31 @@ TEST(HuntLines, ANewCodeKeepsALine) {
   EXPECT_EQ(lines.codes()->count("quantize mxfp8"), before + 1);
   told(lines, "dequantize mxfp8 1x32 f32 dir=row input=codes seed=1");
   EXPECT_GT(lines.codes()->count("dequantize mxfp8"), 20u) << "codes that are read";
+  EXPECT_TRUE(told(lines, "split mxfp8 2x32 bf16 groups=1,1")) << "whose tiled scales are padded to 1,024";
+  EXPECT_GT(lines.codes()->count("split mxfp8"), 20u);
+  const size_t rows_codes = lines.codes()->count("quantize mxfp8");
+  told(lines, "quantize mxfp8 1x4 f32 dir=row noop=1 fill=edges");
+  EXPECT_EQ(lines.codes()->count("quantize mxfp8"), rows_codes) << "it writes nothing";
   const std::string large = "cast e4m3 1x257 f32 fill=literal:ff800000";
   told(lines, large);
   EXPECT_EQ(lines.codes()->count("cast e4m3"), 3u) << "a large line is not looked at";
   const std::vector<Lines::Covered> covered = lines.covered();
-  ASSERT_EQ(covered.size(), 3u);
+  ASSERT_EQ(covered.size(), 4u);
   EXPECT_EQ(covered[0].group, "cast e4m3");
   EXPECT_EQ(covered[0].lines, 4u);
   EXPECT_EQ(covered[0].codes, 3u);
   EXPECT_GT(covered[0].pairs, 1u);
+}
+
+// A row for each op with a format, with what was found of it.
+TEST(HuntTable, HasWhatWasCoveredAndFound) {
+  hunting::Finding f;
+  f.line = "quantize mxfp8 1x4 bf16 dir=row";
+  EXPECT_EQ(hunting::table_of({{"cast e4m3", 12, 345, 67}, {"quantize mxfp8", 1, 2, 3}}, {f, f}),
+            "                   lines     pairs   codes  findings\n"
+            "cast e4m3             12       345      67         0\n"
+            "quantize mxfp8         1         2       3         2\n");
+  EXPECT_EQ(hunting::table_of({}, {f}), "");
 }
 
 TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
