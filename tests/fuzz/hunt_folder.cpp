@@ -2,9 +2,14 @@
 // by bytes of 0.
 #include "compare/commands/hunt/folder.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
 
+#include "fixtures/json.h"
 #include "tests/fuzz/readers.h"
 #include "tests/fuzz/scratch.h"
 

@@ -183,6 +183,8 @@ std::optional<Error> Folder::read_record(const json::Value& record) {
 }
 
 std::optional<Error> Folder::read() {
+  for (const char* name : {kRecords, kKept})
+    if (auto error = end_line(name)) return error;
   const std::vector<string> records = whole_lines(file(kRecords));
   for (const string& line : records)
     if (const auto record = json::parse(line))
@@ -190,8 +192,6 @@ std::optional<Error> Folder::read() {
   for (const string& line : whole_lines(file(kKept)))
     if (const auto p = parse_line(line); p && p->x.shape.count() <= choices::kLarger * head_.max_elements)
       kept_.push_back(*p);
-  for (const char* name : {kRecords, kKept})
-    if (auto error = end_line(name)) return error;
   if (auto error = mend_found()) return error;
   if (records.empty()) return append(kRecords, json::dump(to_json(head_)));
   // A kill between the record of a finding and its line has left the record alone.

@@ -1,5 +1,6 @@
 // The folder of a hunt: what a kill must not lose. Everything is appended and flushed. A last line that was
-// cut short is left out when it is read again; in found.cases it becomes a comment.
+// cut short is ended when it is read again, and left out where it cannot be read; in found.cases it becomes a
+// comment.
 //
 //   hunt.jsonl     a head {"schema": "assay.hunt/1", "subject", "seed", "max_elements", "only"}; a record
 //                  "first", "batch" or "edges" for what was judged in one go, a record "finding" for each
