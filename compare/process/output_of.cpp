@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
 
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@ namespace {
 constexpr int kNotStarted = 127;
 
 [[noreturn]] void become(const std::vector<std::string>& words, const std::array<int, 2>& pipe) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it ends with who waits for it
   ::dup2(pipe[1], STDOUT_FILENO);
   ::dup2(pipe[1], STDERR_FILENO);
   ::close(pipe[0]);
