@@ -115,6 +115,7 @@ class Hunt {
     for (const Finding& f : folder_.findings())
       if (!is_mended(f)) (f.looked ? causes_ : unlooked_).insert(f.cause);
     look_into(unlooked);
+    look_into_ends();
   }
 
   void begin(const std::vector<Problem>& known) {
@@ -269,12 +270,11 @@ class Hunt {
       const auto begin = found->lines.begin() + static_cast<ptrdiff_t>(first);
       batch({begin, begin + static_cast<ptrdiff_t>(std::min(kBatch, found->lines.size() - first))});
     }
-    if (interrupted()) return;  // the next run judges them
-    if (found->ended && !trouble_) {
-      const size_t failures = now_.failures;
-      batch({*found->ended});
-      if (now_.failures == failures) add_end(*found);
-    }
+    const size_t failures = now_.failures;
+    if (found->ended && !trouble_ && !interrupted()) batch({*found->ended});
+    if (interrupted() || cut_short_) return;  // the next run judges them
+    if (found->ended && now_.failures == failures)
+      add_end(hunting::finding_of_end(*found->ended, found->words));
     if (!trouble_) trouble_ = edges_.taken();
     ended("edges", n);
   }
@@ -343,15 +343,28 @@ class Hunt {
     return o;
   }
 
-  // What a sanitizer says of the line on which libFuzzer ended, if nobody knows it yet.
-  void add_end(const hunting::Edges::Found& found) {
-    Finding end = hunting::finding_of_end(*found.ended, found.words);
-    if (!causes_.contains(end.cause)) {
+  // What a sanitizer says of a line on which libFuzzer ended, shrunk if nobody knows it yet.
+  void add_end(Finding end) {
+    if (over()) {
+      end.looked = false;
+    } else if (!causes_.contains(end.cause)) {
       progress_.show("shrinking " + end.drawn);
       shrink_end(end, subjects_, cause_options(), [&](const Problem& p) { return edges_.said_of(p); });
+      edges_.drop_trial();
+      end.looked = !interrupted();
       trouble_ = folder_.no_room();
     }
     add(std::move(end));
+  }
+
+  // What a sanitizer saw in an earlier run that had no time to shrink it.
+  void look_into_ends() {
+    if (options_.edges.empty()) return;
+    for (const Finding& f : std::vector(folder_.findings())) {
+      const bool unlooked = !f.looked && f.claim == hunting::kOfASanitizer && !causes_.contains(f.cause);
+      const Result<Problem> p = parse_line(f.drawn);
+      if (unlooked && p && !over()) add_end(hunting::finding_of_end(*p, f.headline));
+    }
   }
 
   // Whether its cause was named.
@@ -366,10 +379,11 @@ class Hunt {
   }
 
   // Whether the cause is known, or the line stands in found.cases under the name of another cause: one small
-  // line rarely has two faults, and often several names.
+  // line rarely has two faults, and often several names. A sanitizer names one place.
   bool is_known(const Finding& f) {
     if (!f.looked) return causes_.contains(f.cause) || !unlooked_.insert(f.cause).second;
     const bool known = !causes_.insert(f.cause).second;
+    if (f.claim == hunting::kOfASanitizer) return known;
     return known ||
            std::any_of(folder_.findings().begin(), folder_.findings().end(), [&](const Finding& old) {
              return old.line == f.line && old.looked && causes_.contains(old.cause);
@@ -471,8 +485,7 @@ void register_hunt(Program& program) {
   Command c(program.app, "hunt", "draw lines and judge them for a given time; keep what fails, by its cause");
   c.footer(
       "Lines are drawn from the table of keys, guided by the pairs of choices, rounding cases and codes that "
-      "no "
-      "line had yet (docs/hunt.md).\n"
+      "no line had yet (docs/hunt.md).\n"
       "Examples:\n"
       "  assay hunt --plugin ./libmine.so --minutes 10 --to hunt-mine\n"
       "  assay hunt --subject host --only 'quantize nvfp4' --seed 7\n"

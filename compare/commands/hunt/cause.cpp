@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <regex>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "compare/commands/explain.h"
+#include "compare/commands/hunt/edges.h"
 #include "compare/commands/shrink.h"
 #include "compare/process/pool.h"
 #include "contract/line.h"
@@ -20,7 +22,6 @@
 namespace assay::hunting {
 
 using std::string;
-using std::string_view;
 
 namespace {
 
@@ -145,11 +146,14 @@ std::optional<string> smallest(const Problem& p, const Subjects& subjects, const
   constexpr size_t kMostPrograms = 100;
   ShrinkCommandOptions shrinking;
   shrinking.problem = p;
-  if (failure) shrinking.failure = failure, shrinking.known = true, shrinking.max_runs = kMostPrograms;
   shrinking.subject = options.subject;
   shrinking.environment = options.environment;
   shrinking.timeout = options.timeout;
-  shrinking.max_seconds = 3 * options.budget;
+  if (failure) {  // no clock, so that the line is the same on every machine
+    shrinking.failure = failure, shrinking.known = true, shrinking.max_runs = kMostPrograms;
+  } else {
+    shrinking.max_seconds = 3 * options.budget;
+  }
   shrinking.reproducer = options.folder;
   const auto work = [&]() -> string {
     const Result<Shrunk> shrunk = shrink(shrinking, subjects);
@@ -206,12 +210,15 @@ string kind_of(const Problem& p, const Breach& b) {
 
 namespace {
 
-// Where a sanitizer saw it, and what kind of error it is. "x.cpp:7:3: runtime error: signed integer overflow:
-// 9 + 1" goes on with values, which other lines have others of.
-string place_of(const string& words) {
-  constexpr string_view kMark = "runtime error:";
-  const size_t mark = words.find(kMark);
-  return mark == string::npos ? words : words.substr(0, mark + kMark.size() - 1);
+// What a sanitizer says of an error, with N for each number that another line may have otherwise:
+// "x.cpp:7:3: runtime error: signed integer overflow: 9 + 1", "128 byte(s) leaked in 2 allocation(s)".
+string error_of(const string& words) {
+  const size_t mark = words.find("runtime error:");
+  const bool leak = words.find(" leaked in ") != string::npos;
+  if (mark == string::npos && !leak) return words;
+  static const std::regex kNumber("-?\\b[0-9][0-9a-fA-Fx.]*");
+  const size_t values = leak ? 0 : mark;
+  return words.substr(0, values) + std::regex_replace(words.substr(values), kNumber, "N");
 }
 
 }  // namespace
@@ -220,7 +227,7 @@ Finding finding_of_end(const Problem& p, const string& words) {
   Finding out;
   out.drawn = out.line = to_line(p);
   out.claim = kOfASanitizer;
-  out.cause = fmt::format("{} {}", head_of(p), place_of(words));
+  out.cause = fmt::format("{} {}", head_of(p), error_of(words));
   out.headline = words;
   return out;
 }
@@ -228,13 +235,15 @@ Finding finding_of_end(const Problem& p, const string& words) {
 void shrink_end(Finding& end, const Subjects& subjects, const CauseOptions& options,
                 const std::function<string(const Problem&)>& said) {
   const auto failure = [&](const Problem& p) -> std::optional<Breach> {
-    if (place_of(said(p)) != place_of(end.headline)) return {};
+    if (error_of(said(p)) != error_of(end.headline)) return {};
     Breach b;
     b.claim = kOfASanitizer, b.message = end.headline;
     return b;
   };
   const Result<Problem> drawn = parse_line(end.drawn);
-  if (drawn) end.line = smallest(*drawn, subjects, options, failure).value_or(end.line);
+  // Of two programs that say nothing nobody knows whether they end for the same reason.
+  if (drawn && end.headline != kNoWords)
+    end.line = smallest(*drawn, subjects, options, failure).value_or(end.line);
 }
 
 Finding finding_of_kind(const Problem& p, const Breach& b) {

@@ -57,7 +57,7 @@ string said(std::string_view text) {
       const size_t begin = summary ? at + std::string_view(mark).size() : text.rfind('\n', at) + 1;
       return string(text.substr(begin, text.find('\n', at) - begin));
     }
-  return "it says nothing of why";
+  return string(kNoWords);
 }
 
 }  // namespace
@@ -94,14 +94,17 @@ std::vector<string> Edges::command() const {
 }
 
 string Edges::said_of(const Problem& p) const {
-  const string file = (fs::path(options_.folder) / "edges" / "trial").string();
-  if (write_file(file, to_line(p))) return {};
+  if (write_file(path("trial"), to_line(p))) return {};
   std::vector<string> words = command();
-  words.push_back(file);
+  words.push_back(path("trial"));
   const Result<Output> output = run_program(words);
-  std::error_code ignored;
-  fs::remove(file, ignored);
+  drop_trial();
   return output && output->status != 0 ? said(output->text) : string();
+}
+
+void Edges::drop_trial() const {
+  std::error_code ignored;
+  fs::remove(path("trial"), ignored);
 }
 
 Result<Edges::Found> Edges::search(uint64_t round, int64_t runs) {

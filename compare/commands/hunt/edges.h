@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct EdgesOptions {
   uint64_t seed = 1;
 };
 
+// What stands for the words of a program that ended without any.
+inline constexpr std::string_view kNoWords = "it says nothing of why";
+
 class Edges {
  public:
   explicit Edges(EdgesOptions options) : options_(std::move(options)) {}
@@ -42,8 +46,10 @@ class Edges {
   // seed, the round and what is kept. Error: the program cannot be run, or ended for another reason than a
   // line.
   Result<Found> search(uint64_t round, int64_t runs);
-  // What the program says of this line alone, as Found::words has it; empty where it ends well. Never throws.
+  // What the program says of this line alone, as Found::words has it; empty where it ends well. The line lies
+  // in a file that a process which is killed leaves behind, until it is dropped.
   std::string said_of(const Problem&) const;
+  void drop_trial() const;
   // What the last round found is judged: the next one goes on from it.
   std::optional<Error> taken();
   size_t kept() const { return kept_; }

@@ -21,6 +21,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/commands/hunt/cause.h"
 #include "compare/commands/hunt/folder.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
@@ -341,8 +342,9 @@ TEST_F(Hunt, ARightSubjectGivesNothing) {
   EXPECT_EQ(told.status, 0) << told.text;
   EXPECT_EQ(read("found.cases"), "");
   EXPECT_NE(read("kept.cases"), "");
-  EXPECT_LT(told.text.find("hunted"), told.text.find("\ncast e4m3 "))
-      << "a table below the verdict: " << told.text;
+  const size_t table = told.text.find("\ncast e4m3 ");
+  EXPECT_NE(table, std::string::npos) << told.text;
+  EXPECT_LT(told.text.find("hunted"), table) << "it stands below the verdict: " << told.text;
 }
 
 // What an earlier run found is near trouble in this one, though none of its lines was kept.
@@ -504,6 +506,54 @@ TEST_F(Edges, WhatASanitizerSaysIsShrunkAndPacked) {
   EXPECT_TRUE(fs::exists(folder_ + "/1/case.safetensors")) << told.text;
   EXPECT_FALSE(fs::exists(folder_ + "/edges/trial"));
   EXPECT_NE(told.text.find("mine.cpp:12:3: runtime error: index 33 out of bounds"), std::string::npos);
+}
+
+// Says that the place `$1` is wrong on every line; in a round it has drawn the line `$2`.
+constexpr const char* kPlace =
+    "for last; do :; done\n"
+    "[ -z \"$new\" ] || printf '%s' '{1}' > $new/crash-{0}\n"
+    "echo 'mine.cpp:{0}:3: runtime error: index 33 out of bounds'\n"
+    "exit 77\n";
+
+// Two places of which the smallest lines are equal are two findings, also where they were met in two runs.
+TEST_F(Edges, TwoPlacesOfOneLineAreTwoFindings) {
+  const Subjects right = fakes::with("fake", nullptr);
+  // There is a round at the beginning, and after every eighth batch.
+  const auto run = [&](int place, const std::string& line, int64_t batches) {
+    HuntOptions o = with_edges(fmt::format(fmt::runtime(kPlace), place, line));
+    o.batches = batches, o.max_elements = 16;
+    return hunt(o, right);
+  };
+  run(12, "quantize nvfp4 3x5 bf16 dir=row", 1);
+  run(34, "quantize nvfp4 2x7 bf16 dir=row", 7);
+  const std::string two = read("found.cases");
+  EXPECT_EQ(std::count(two.begin(), two.end(), '#'), 2) << two;
+  EXPECT_EQ(load_suite(folder_ + "/found.cases")->entries.size(), 1u) << "the lines are equal: " << two;
+  run(34, "quantize nvfp4 3x3 bf16 dir=row", 8);
+  EXPECT_EQ(read("found.cases"), two) << "the second place once more";
+}
+
+// When the time is over nothing is shrunk; the next run does it. A line that nobody has judged is no finding.
+TEST_F(Edges, WhatTheTimeLeftIsShrunkByTheNextRun) {
+  const Subjects right = fakes::with("fake", nullptr);
+  const std::string script = fmt::format(fmt::runtime(kPlace), 12, "quantize nvfp4 3x33 bf16 dir=row");
+  HuntOptions o = with_edges("[ -z \"$new\" ] || sleep 2\n" + script);
+  o.minutes = 1.0 / 60;
+  EXPECT_EQ(hunt(o, right).text.find("runtime error"), std::string::npos);
+  EXPECT_EQ(read("found.cases"), "");
+  const std::string head = read("hunt.jsonl").substr(0, read("hunt.jsonl").find('\n') + 1);
+  const std::string line = "quantize nvfp4 3x33 bf16 dir=row",
+                    words = "mine.cpp:12:3: runtime error: index 33 out of bounds";
+  hunting::Finding unlooked = hunting::finding_of_end(fakes::problem(line), words);
+  unlooked.number = 1, unlooked.looked = false;
+  ASSERT_FALSE(write_file(folder_ + "/hunt.jsonl", head + json::dump(to_json(unlooked)) + "\n"));
+  ASSERT_FALSE(write_file(folder_ + "/found.cases", "# 1: " + words + "\n" + line + "\n"));
+  hunt(with_edges(script), right);
+  const Result<Suite> found = load_suite(folder_ + "/found.cases");
+  ASSERT_TRUE(found) << found.error().text();
+  ASSERT_EQ(found->entries.size(), 2u) << read("found.cases");
+  EXPECT_EQ(found->entries[1].problem.x.shape.count(), 1);
+  EXPECT_TRUE(fs::exists(folder_ + "/2/case.safetensors"));
 }
 
 TEST_F(Edges, AProgramThatCannotRunEndsTheHunt) {
