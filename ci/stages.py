@@ -14,7 +14,7 @@ from tests import run_program
 
 
 def side_by_side(steps):
-    """The arguments of run_counted() for several steps that use one core each. Returns their tally."""
+    """Runs several steps, each of one core, at once. Each is the arguments of run_counted(). Returns their tally."""
     with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
         return sum(pool.map(lambda step: run_counted(*step), steps), Tally())
 

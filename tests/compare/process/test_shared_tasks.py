@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Commands whose tasks several processes share over MPI (--mpi): output, reports and exit status are those of one process, but for times, and where one
-of them is killed the run ends with words that say which, and goes on with --resume: run, check, certify and hunt. Nothing may wait for ever: each command has a
+of them is killed the run ends with words that say which, and the same command goes on, with --resume where it has that: run, check, certify and hunt. Nothing may wait for ever: each command has a
 time limit.
 
     tests/compare/process/test_shared_tasks.py build/mpi/bin/assay
