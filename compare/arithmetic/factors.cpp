@@ -174,6 +174,13 @@ Factor Factors::nvfp4(float s, float tensor_amax) const {
   return {at_most(1.0f / (s * (1.0f / encode)), kMost, n.nan_clamp)};
 }
 
+std::optional<bool> inverts_infinity(Multiplier rule, double product) {
+  if (rule != Multiplier::reciprocal && rule != Multiplier::product_reciprocal) return false;
+  constexpr double kUnsure = 0x1p-20, kLargest = static_cast<double>(kMost);  // it is rounded twice
+  if (std::fabs(product / kLargest - 1) < kUnsure) return {};
+  return product > kLargest;
+}
+
 // ---- factors with slack ----
 
 namespace {
@@ -209,11 +216,10 @@ std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t
   if (divides_elements(n.multiplier)) return Factor{scale / s, true, slack};
   if (n.multiplier == Multiplier::reciprocal && std::isinf(static_cast<float>(1 / t->encode)))
     return {};  // given_product: 1 / S overflows (N10.7)
-  // given_product: where fl(s * fl(1 / S)) is infinite, r is 0 (N10.8), and an infinity times that a NaN.
-  const double product = n.multiplier == Multiplier::reciprocal ? scale / t->encode : 0;
-  constexpr double kLeast = static_cast<double>(kMost) * (1 - 0x1p-20);
-  if (product > kLeast * (1 + 0x1p-19)) return Factor{0};
-  if (product > kLeast) return {};  // infinite, or nearly
+  // An infinity times a multiplier of 0 is a NaN.
+  const std::optional<bool> vanishes = inverts_infinity(n.multiplier, scale / s);
+  if (!vanishes) return {};
+  if (*vanishes) return Factor{0};
   if (n.multiplier == Multiplier::product_reciprocal && scale / s < 0x1p-100)
     return {};  // infinite, or nearly
   const double r = scale == 0 ? std::numeric_limits<double>::infinity() : s / scale;

@@ -45,6 +45,9 @@ bool reads_decode(Multiplier rule);
 bool divides_elements(Multiplier rule);
 // N17.10: what elements under a scale of 0 are multiplied by, where it is not the limit.
 float zero_scale_multiplier(ZeroMultiplier rule);
+// Whether a product that is inverted, s / S or s P, is infinite in binary32, so that the multiplier is 0
+// (N10.8, N17.10); under given_product it may be. Nothing where it is infinite or nearly so.
+std::optional<bool> inverts_infinity(Multiplier rule, double product);
 // N17.15: the distance from 1 to the next value.
 double source_epsilon(Encoding source);
 

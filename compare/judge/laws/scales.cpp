@@ -182,12 +182,15 @@ void check_nvfp4_chain(LawRecord& laws) {
       continue;  // given_product: the decode scale overflows (N10.7)
     if (std::isnan(sf) || (reads_decode(rule) && t->decode == 0)) continue;  // nothing is claimed (N10.8)
     const double by = reads_decode(rule) ? 1 / t->decode : t->encode;
+    const std::optional<bool> vanishes = inverts_infinity(rule, sf / by);
+    if (!vanishes) continue;
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const double m = value(multiplier, r, 0);
     const double ideal = zero ? static_cast<double>(zero_scale_multiplier(q.numerics.zero_multiplier))
                          : rule == Multiplier::divide_twice ? sf
                          : divides                          ? sf / by
                          : sf == 0                          ? kInfinity
+                         : *vanishes                        ? 0
                                                             : by / sf;  // N10.8, N17.10
     const double slack = q.numerics.multiplier == Multiplier::bf16_quotient ? 0x1p-8
                          : s > 0x1p100                                      ? 0x1p-15
