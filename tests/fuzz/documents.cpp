@@ -35,8 +35,8 @@ void read_configuration(std::string_view bytes) {
 
 }  // namespace
 
-// A file takes longer to write than to read, so each reader gets those documents alone that it does not
-// refuse at the first member.
+// Writing a file takes longer than reading it, so each reader gets only the documents that it does not refuse
+// at the first member.
 void assay::fuzz::documents(std::string_view bytes) {
   const auto document = json::parse(bytes);
   if (!document) return;

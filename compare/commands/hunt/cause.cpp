@@ -241,7 +241,7 @@ void shrink_end(Finding& end, const Subjects& subjects, const CauseOptions& opti
     return b;
   };
   const Result<Problem> drawn = parse_line(end.drawn);
-  // Of two programs that say nothing nobody knows whether they end for the same reason.
+  // Two programs that say nothing may have ended for different reasons.
   if (drawn && end.headline != kNoWords)
     end.line = smallest(*drawn, subjects, options, failure).value_or(end.line);
 }

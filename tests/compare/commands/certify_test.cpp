@@ -350,7 +350,7 @@ TEST(Certify, ResumesWhatTheSameBuildMade) {
   EXPECT_EQ(certify(options, with_fault(no_fault)).status, 2);  // another mode
 }
 
-// Parts that nobody's certificate has are not taken over, and end nothing.
+// Parts that no certificate has are not taken over, and do not crash the command.
 TEST(Certify, OfAForgedCertificateNoPartStands) {
   const auto parts = [](const std::string& claims) {
     const auto passed = passed_parts(*json::parse(

@@ -223,7 +223,7 @@ TEST(HuntLines, ANewCodeKeepsALine) {
   EXPECT_FALSE(told(lines, cast + "3fc000003fa00000"));
   EXPECT_TRUE(told(blind, cast + "3f8000003fc00000"));
   EXPECT_FALSE(told(blind, cast + "3f8000003fa00000"));
-  // The codes are those of zero, and the scale's alone is new.
+  // Both elements have one code, and only the scale's code is new.
   const std::string rows = "quantize mxfp8 1x1 f32 dir=row fill=literal:";
   told(lines, rows + "3f800000");
   const size_t before = lines.codes()->count("quantize mxfp8");

@@ -508,7 +508,7 @@ TEST_F(Edges, WhatASanitizerSaysIsShrunkAndPacked) {
   EXPECT_NE(told.text.find("mine.cpp:12:3: runtime error: index 33 out of bounds"), std::string::npos);
 }
 
-// Says that the place `$1` is wrong on every line; in a round it has drawn the line `$2`.
+// Says that line {0} of a source is wrong, whatever it is given; in a round it has drawn the line {1}.
 constexpr const char* kPlace =
     "for last; do :; done\n"
     "[ -z \"$new\" ] || printf '%s' '{1}' > $new/crash-{0}\n"
