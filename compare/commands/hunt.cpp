@@ -84,7 +84,7 @@ class Hunt {
     settings_ = options.settings;
     settings_.subjects = {options.subject};
     if (Subject* reference = subjects.find("reference")) lines_.look_at_values(*reference);
-    for (const Problem& p : folder.kept()) lines_.know(p);
+    for (const Problem& p : folder.earlier().kept) lines_.know(p);
     for (const Finding& f : folder.findings()) {
       (f.looked ? causes_ : unlooked_).insert(f.cause);
       for (const std::string& text : {f.drawn, f.line})
@@ -119,7 +119,7 @@ class Hunt {
   }
 
   void begin(const std::vector<Problem>& known) {
-    if (folder_.begun()) return;
+    if (folder_.earlier().begun) return;
     settings_.over = [this] { return over(); };
     batch(lines_.first());
     const std::vector<Problem> own = lines_.with_words(subjects_.find(options_.subject)->own_words());
@@ -131,7 +131,7 @@ class Hunt {
   // Batches until the time is up.
   void go() {
     settings_.over = [this] { return over(); };
-    uint64_t n = folder_.before().batch;
+    uint64_t n = folder_.earlier().judged.batch;
     if (!options_.edges.empty() && n == 0 && !over()) round(n);
     for (int64_t done = 0;
          lines_.groups() > 0 && !over() && (options_.batches == 0 || done < options_.batches); ++done, ++n) {
@@ -163,10 +163,12 @@ class Hunt {
 
  private:
   double seconds_of_run() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  double seconds() const { return folder_.before().seconds + seconds_of_run(); }
+  double seconds() const { return folder_.earlier().judged.seconds + seconds_of_run(); }
   bool over() const { return trouble_ || interrupted() || seconds_of_run() >= 60 * options_.minutes; }
   // Over all runs of this hunt.
-  size_t total(size_t Judged::*count) const { return folder_.before().*count + run_.*count + now_.*count; }
+  size_t total(size_t Judged::*count) const {
+    return folder_.earlier().judged.*count + run_.*count + now_.*count;
+  }
 
   std::string state_text() const {
     const std::string codes = lines_.codes() ? fmt::format(", {} codes", lines_.codes()->count()) : "";

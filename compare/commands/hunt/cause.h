@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "compare/commands/hunt/folder.h"
+#include "compare/commands/hunt/records.h"
 #include "compare/judge/verdict.h"
 #include "compare/process/guarded_run.h"
 

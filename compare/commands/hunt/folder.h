@@ -11,55 +11,18 @@
 //   looking/       such a folder while its finding has no number yet
 //   lock           open while a hunt uses the folder
 #pragma once
-#include <cstdint>
-#include <cstdio>
-#include <map>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "compare/commands/hunt/records.h"
 #include "contract/problem.h"
 #include "contract/result.h"
-#include "fixtures/json.h"
 
 namespace assay::hunting {
-
-// One cause, and the smallest line that shows it.
-struct Finding {
-  size_t number = 0;
-  std::string cause;     // what says that two failures are one: "quantize line.mx_scale=down"
-  std::string headline;  // "E8M0 scale from amax / MAX rounded down"
-  std::string line;      // shrunk where that was possible
-  std::string drawn;     // as it was drawn
-  std::string claim, plane;
-  bool explained = false;
-  double seconds = 0;  // since the hunt began, over all its runs
-  bool looked = true;  // for its cause; not where the time was over before
-};
-json::Value to_json(const Finding&);
-
-// What was judged in one go: the lines that come first, a batch, or what a round of libFuzzer found.
-struct Judged {
-  std::string kind;    // "first", "batch", "edges"
-  uint64_t batch = 0;  // its number; of a round the number of the batch that comes next
-  size_t lines = 0, failures = 0, unsupported = 0;
-  double seconds = 0;  // since the hunt began, over all its runs
-  size_t pairs = 0;    // of choices, covered by then
-  size_t cases = 0;    // rounding cases, reached by then
-  size_t codes = 0;    // that lines have had by then (codes.h)
-  bool whole = true;  // all of its lines; not where the time was over before, and the next run begins it anew
-};
-json::Value to_json(const Judged&);
-
-struct Head {
-  std::string subject;
-  uint64_t seed = 0;
-  int64_t max_elements = 0;
-  std::string only;
-  bool operator==(const Head&) const = default;
-};
-json::Value to_json(const Head&);
 
 class Folder {
  public:
@@ -71,13 +34,10 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
 
   const Head& head() const { return head_; }
-  // What an earlier run left: whether its first lines were judged, the number of its next batch, the counts
-  // of all that it judged, the findings, the lines that it kept.
-  bool begun() const { return begun_; }
-  const Judged& before() const { return before_; }
-  const std::vector<Finding>& findings() const { return findings_; }
-  const std::vector<Problem>& kept() const { return kept_; }
-  // The lines of found.cases, which the user may have edited.
+  const Earlier& earlier() const { return earlier_; }
+  // Those of earlier runs, and those added since.
+  const std::vector<Finding>& findings() const { return earlier_.findings; }
+  // The lines of found.cases (found_lines).
   Result<std::vector<Problem>> found() const;
 
   // Where the pack of a finding is made; nothing is there yet. `taken` makes it the pack of the finding with
@@ -98,19 +58,13 @@ class Folder {
   std::string file(const char* name) const;
   std::optional<Error> lock();
   std::optional<Error> read();
-  std::optional<Error> read_record(const json::Value&);
   std::optional<Error> append(const char* name, const std::string& text);
-  std::optional<Error> end_line(const char* name);
-  std::optional<Error> mend_found();
+  std::optional<Error> rewrite(const char* name, const std::string& before, const std::string& now);
 
   std::string path_;
   Head head_;
   int lock_ = -1;  // a descriptor
-  bool begun_ = false;
-  Judged before_;
-  std::vector<Finding> findings_;
-  bool finding_was_last_ = false;  // of the records
-  std::vector<Problem> kept_;
+  Earlier earlier_;
 };
 
 }  // namespace assay::hunting

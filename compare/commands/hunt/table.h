@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "compare/commands/hunt/folder.h"
 #include "compare/commands/hunt/lines.h"
+#include "compare/commands/hunt/records.h"
 
 namespace assay::hunting {
 

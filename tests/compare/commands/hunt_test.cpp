@@ -197,8 +197,8 @@ TEST_F(Hunt, ALongLineEndsTheBatchWhenTheTimeIsOver) {
   hunt(o, fakes::with("fake", slow));
   const auto folder = hunting::Folder::open(folder_, {"fake", 1, 512, "cast"});
   ASSERT_TRUE(folder) << folder.error().text();
-  EXPECT_GT((*folder)->before().lines, 0u);
-  EXPECT_LT((*folder)->before().lines, 48u) << "1.2 seconds of two workers";
+  EXPECT_GT((*folder)->earlier().judged.lines, 0u);
+  EXPECT_LT((*folder)->earlier().judged.lines, 48u) << "1.2 seconds of two workers";
 }
 
 TEST_F(Hunt, ACauseThatComesBackIsFoundAgain) {
@@ -281,11 +281,11 @@ TEST_F(Hunt, RecordsThatNoHuntWritesCountAsNothing) {
     ASSERT_FALSE(write_file(folder_ + "/kept.cases", kept + "cast e4m3 65536x32768 bf16\n"));
     const auto folder = hunting::Folder::open(folder_, {"fake", 1, 512, "cast e4m3"});
     ASSERT_TRUE(folder) << folder.error().text();
-    EXPECT_LE((*folder)->before().batch, 1u);
-    EXPECT_LT((*folder)->before().lines, 1000u);
-    EXPECT_GE((*folder)->before().seconds, 0);
-    EXPECT_LT((*folder)->before().seconds, 1e6);
-    for (const Problem& p : (*folder)->kept()) EXPECT_LE(p.x.shape.count(), 512 * 16) << to_line(p);
+    EXPECT_LE((*folder)->earlier().judged.batch, 1u);
+    EXPECT_LT((*folder)->earlier().judged.lines, 1000u);
+    EXPECT_GE((*folder)->earlier().judged.seconds, 0);
+    EXPECT_LT((*folder)->earlier().judged.seconds, 1e6);
+    for (const Problem& p : (*folder)->earlier().kept) EXPECT_LE(p.x.shape.count(), 512 * 16) << to_line(p);
   }
 }
 
