@@ -1,6 +1,7 @@
 #include "compare/choices/choices.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -75,8 +76,15 @@ std::vector<GroupChoices> choices_of(const Problem& p) {
       if (value.empty()) continue;
       add(own, v.place.empty() ? string(v.name) : concat({v.place, ".", v.name}), value);
     }
+    const auto computes = std::stable_partition(own.choices.begin(), own.choices.end(), is_idle);
+    own.idle = static_cast<size_t>(computes - own.choices.begin());
   }
   return out;
+}
+
+bool is_idle(const string& choice) {
+  constexpr string_view kIdle[] = {"rows=0", "cols=0", "m=0", "n=0", "noop=1"};
+  return std::find(std::begin(kIdle), std::end(kIdle), choice) != std::end(kIdle);
 }
 
 string key_of_choice(const string& choice) { return choice.substr(0, choice.find('=')); }

@@ -5,6 +5,7 @@
 // prefix, and the other's format. So a pair of choices never joins keys of two formats, but each key meets
 // every other format.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,14 @@ namespace assay::choices {
 struct GroupChoices {
   std::string group;                 // "quantize mxfp8"
   std::vector<std::string> choices;  // "<key>=<value or class>", each key once
+  // Of a line that computes no element, the number of choices that say so: "rows=0", "noop=1". They come
+  // first, and only pairs with one of them are exercised.
+  size_t idle = 0;
 };
 std::vector<GroupChoices> choices_of(const Problem&);
+
+// Whether a line with this choice computes no element.
+bool is_idle(const std::string& choice);
 
 // What stands before '='.
 std::string key_of_choice(const std::string& choice);

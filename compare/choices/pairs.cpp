@@ -2,8 +2,6 @@
 
 #include <stdexcept>
 
-#include "compare/choices/choices.h"
-
 namespace assay::choices {
 
 int Names::number(const std::string& choice) {
@@ -21,10 +19,10 @@ int Names::find(const std::string& choice) const {
   return known == numbers_.end() ? -1 : known->second;
 }
 
-std::vector<int> Names::numbers(const std::vector<std::string>& choices) {
-  std::vector<int> out;
-  out.reserve(choices.size());
-  for (const std::string& choice : choices) out.push_back(number(choice));
+Numbered Names::numbers(const GroupChoices& line) {
+  Numbered out{{}, line.idle};
+  out.numbers.reserve(line.choices.size());
+  for (const std::string& choice : line.choices) out.numbers.push_back(number(choice));
   return out;
 }
 
@@ -37,24 +35,21 @@ bool Pairs::add(int a, int b) {
   return true;
 }
 
-size_t Pairs::add(const std::vector<int>& line) {
+size_t Pairs::add(const Numbered& line) {
   size_t added = 0;
-  for (size_t i = 0; i < line.size(); ++i)
-    for (size_t j = 0; j < i; ++j) added += add(line[i], line[j]);
+  line.each_pair([&](int a, int b) { added += add(a, b); });
   return added;
 }
 
-size_t Pairs::fresh(const std::vector<int>& line) const {
+size_t Pairs::fresh(const Numbered& line) const {
   size_t count = 0;
-  for (size_t i = 0; i < line.size(); ++i)
-    for (size_t j = 0; j < i; ++j) count += !has(line[i], line[j]);
+  line.each_pair([&](int a, int b) { count += !has(a, b); });
   return count;
 }
 
-size_t Pairs::missing(const std::vector<int>& line, const Pairs& among) const {
+size_t Pairs::missing(const Numbered& line, const Pairs& among) const {
   size_t count = 0;
-  for (size_t i = 0; i < line.size(); ++i)
-    for (size_t j = 0; j < i; ++j) count += !has(line[i], line[j]) && among.has(line[i], line[j]);
+  line.each_pair([&](int a, int b) { count += !has(a, b) && among.has(a, b); });
   return count;
 }
 

@@ -1,5 +1,7 @@
-// A set of pairs of choices of one group. Two values of one key are no pair.
+// A set of pairs of choices of one group. Two values of one key are no pair, and of a line that computes no
+// element two choices are none either, unless one of them says so (GroupChoices::idle).
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -8,7 +10,20 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compare/choices/choices.h"
+
 namespace assay::choices {
+
+// The choices of one line.
+struct Numbered {
+  std::vector<int> numbers;
+  size_t idle = 0;  // as in GroupChoices
+  // The pairs that the line exercises.
+  template <class Visit> void each_pair(Visit visit) const {
+    for (size_t i = 0; i < numbers.size(); ++i)
+      for (size_t j = 0; j < (idle ? std::min(i, idle) : i); ++j) visit(numbers[i], numbers[j]);
+  }
+};
 
 // The choices of a group as numbers, in the order in which they were first met.
 class Names {
@@ -20,7 +35,7 @@ class Names {
   size_t size() const { return names_.size(); }
   // Whether both are values of one key.
   bool same_key(int a, int b) const { return keys_[static_cast<size_t>(a)] == keys_[static_cast<size_t>(b)]; }
-  std::vector<int> numbers(const std::vector<std::string>& choices);
+  Numbered numbers(const GroupChoices&);
 
  private:
   std::vector<std::string> names_;
@@ -34,12 +49,12 @@ class Pairs {
   bool has(int a, int b) const { return bits_[at(a, b) / 64] >> (at(a, b) % 64) & 1; }
   // Whether it was new.
   bool add(int a, int b);
-  // Adds every pair of a line's choices, and returns how many were new.
-  size_t add(const std::vector<int>& line);
-  // How many pairs of a line's choices are not here.
-  size_t fresh(const std::vector<int>& line) const;
-  // How many pairs of a line's choices are in `among` and not here.
-  size_t missing(const std::vector<int>& line, const Pairs& among) const;
+  // Adds the pairs that a line exercises, and returns how many were new.
+  size_t add(const Numbered& line);
+  // How many of the pairs that a line exercises are not here.
+  size_t fresh(const Numbered& line) const;
+  // How many of the pairs that a line exercises are in `among` and not here.
+  size_t missing(const Numbered& line, const Pairs& among) const;
   size_t size() const { return size_; }
   // Those that are here and not in `other`, in order.
   void each_beyond(const Pairs& other, size_t names, const std::function<void(int, int)>& visit) const;

@@ -1,6 +1,7 @@
 #include "compare/choices/space.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "compare/choices/choices.h"
@@ -16,9 +17,9 @@ using std::string;
 
 namespace {
 
-const std::vector<string>* choices_in(const std::vector<GroupChoices>& all, const string& group) {
+const GroupChoices* choices_in(const std::vector<GroupChoices>& all, const string& group) {
   for (const GroupChoices& own : all)
-    if (own.group == group) return &own.choices;
+    if (own.group == group) return &own;
   return nullptr;
 }
 
@@ -45,13 +46,15 @@ class Search {
   bool take(const std::optional<Drawn>& drawn) {
     if (!drawn) return false;
     const std::vector<GroupChoices> all = choices_of(drawn->problem);
-    const std::vector<string>* own = choices_in(all, group_);
+    const GroupChoices* own = choices_in(all, group_);
     if (!own || !found_.add(*own, drawn->draft.text())) return false;
-    const std::vector<int> numbers = found_.names.numbers(*own);
+    const Numbered line = found_.names.numbers(*own);
     contexts_.resize(found_.names.size());
-    for (int n : numbers) {
+    for (int n : line.numbers) {
       std::vector<Draft>& known = contexts_[static_cast<size_t>(n)];
-      if (known.size() < kContexts) known.push_back(smallest(drawn->draft, found_.names.name(n)));
+      // Pairs are made of contexts, and a line that computes nothing exercises few.
+      const bool helps = line.idle == 0 || is_idle(found_.names.name(n)) || known.empty();
+      if (helps && known.size() < kContexts) known.push_back(smallest(drawn->draft, found_.names.name(n)));
     }
     return true;
   }
@@ -62,8 +65,8 @@ class Search {
       const Result<Problem> p = parse_line(d.text());
       if (!p || (options_.accepts && !options_.accepts(*p))) return false;
       const std::vector<GroupChoices> all = choices_of(*p);
-      const std::vector<string>* own = choices_in(all, group_);
-      return own && std::find(own->begin(), own->end(), choice) != own->end();
+      const GroupChoices* own = choices_in(all, group_);
+      return own && std::find(own->choices.begin(), own->choices.end(), choice) != own->choices.end();
     };
     Draft bare = draft;
     bare.keys.clear();
@@ -133,7 +136,16 @@ class Search {
     for (const auto& [key, value] : added.keys) base.keys.insert_or_assign(key, value);
     if (round % 4 == 2) base.source = added.source, base.sizes = added.sizes;
     if (!added.second.empty() && base.second.empty()) base.format = added.format, base.second = added.second;
-    take(drawer_.with(std::move(base), {wish_of(found_.names.name(one)), wish_of(found_.names.name(other))}));
+    const string &first = found_.names.name(one), &second = found_.names.name(other);
+    if (!is_idle(first) && !is_idle(second)) fill(base);
+    take(drawer_.with(std::move(base), {wish_of(first), wish_of(second)}));
+  }
+
+  // Where the sizes of a context leave nothing to compute, they become others.
+  void fill(Draft& draft) {
+    for (int64_t& size : draft.sizes)
+      if (size == 0) size = drawer_.dice().pick(std::to_array<int64_t>({1, 16, 32, 128}));
+    draft.keys.erase("noop");
   }
 
   static constexpr size_t kContexts = 4;
@@ -228,15 +240,15 @@ class Filling {
     const std::vector<Wish> both = {wish_of(names_.name(a)), wish_of(names_.name(b))};
     const Draft base = smallest(draft_of(*parse_line(shown)), both);
     string line = shown;
-    std::vector<int> chosen = numbers_of(*parse_line(shown));
+    Numbered chosen = numbers_of(*parse_line(shown));
     size_t most = done_.missing(chosen, space_.valid);
     for (int i = 0; i < candidates; ++i) {
       const auto drawn = drawer_.with(base, both, others(a, b));
       if (!drawn) continue;
-      const std::vector<int> numbers = numbers_of(drawn->problem);
+      Numbered numbers = numbers_of(drawn->problem);
       const size_t missing = done_.missing(numbers, space_.valid);
       if (missing <= most) continue;
-      most = missing, chosen = numbers, line = drawn->draft.text();
+      most = missing, chosen = std::move(numbers), line = drawn->draft.text();
     }
     done_.add(chosen);
     return line;
@@ -250,7 +262,7 @@ class Filling {
       shorter.keys.erase(key);
       const Result<Problem> p = parse_line(shorter.text());
       if (!p) continue;
-      const std::vector<int> numbers = numbers_of(*p);
+      const std::vector<int> numbers = numbers_of(*p).numbers;
       if (std::all_of(both.begin(), both.end(), [&](const Wish& w) {
             const int n = names_.find(concat({w.first, "=", w.second}));
             return std::find(numbers.begin(), numbers.end(), n) != numbers.end();
@@ -261,7 +273,8 @@ class Filling {
   }
 
   // For every other key, in random order but those first that decide which keys apply, the class that has the
-  // most pairs left with what is chosen before it.
+  // most pairs left with what is chosen before it. A line is made to compute nothing for a pair that asks for
+  // that alone, because it exercises few others.
   std::vector<Wish> others(int a, int b) {
     std::map<string, std::vector<int>> classes;
     for (size_t i = 0; i < names_.size(); ++i)
@@ -275,26 +288,29 @@ class Filling {
       return key == "dir" || key.ends_with(" format");
     });
     std::vector<int> chosen = {a, b};
+    const bool idle = is_idle(names_.name(a)) || is_idle(names_.name(b));
     std::vector<Wish> out;
     for (const std::vector<int>* list : order) {
       if (names_.same_key(list->front(), a) || names_.same_key(list->front(), b)) continue;
       int best = -1;
       size_t most = 0;
       for (int n : *list) {
+        if (!idle && is_idle(names_.name(n))) continue;
         size_t gain = 1;
         for (int c : chosen) gain += space_.valid.has(c, n) && !done_.has(c, n) ? 8 : 0;
         gain += dice.below(8);
         if (gain > most) most = gain, best = n;
       }
+      if (best < 0) continue;
       chosen.push_back(best);
       out.push_back(wish_of(names_.name(best)));
     }
     return out;
   }
 
-  std::vector<int> numbers_of(const Problem& p) {
+  Numbered numbers_of(const Problem& p) {
     for (const GroupChoices& own : choices_of(p))
-      if (own.group == group_) return names_.numbers(own.choices);
+      if (own.group == group_) return names_.numbers(own);
     return {};
   }
 
@@ -307,15 +323,13 @@ class Filling {
 
 }  // namespace
 
-bool GroupSpace::add(const std::vector<string>& choices, const string& line) {
-  const std::vector<int> numbers = names.numbers(choices);
+bool GroupSpace::add(const GroupChoices& choices, const string& line) {
   bool any = false;
-  for (size_t i = 0; i < numbers.size(); ++i)
-    for (size_t j = 0; j < i; ++j) {
-      if (!valid.add(numbers[i], numbers[j])) continue;
-      any = true;
-      shown_by.emplace(pair_key(numbers[i], numbers[j]), static_cast<uint32_t>(lines.size()));
-    }
+  names.numbers(choices).each_pair([&](int a, int b) {
+    if (!valid.add(a, b)) return;
+    any = true;
+    shown_by.emplace(pair_key(a, b), static_cast<uint32_t>(lines.size()));
+  });
   if (any) lines.push_back(line);
   return any;
 }
@@ -331,7 +345,7 @@ Space find_space(const SpaceOptions& options) {
         for (const string& line : lines)
           if (const Result<Problem> p = parse_line(line))
             for (const GroupChoices& own : choices_of(*p))
-              if (wanted(own.group)) out[own.group].add(own.choices, line);
+              if (wanted(own.group)) out[own.group].add(own, line);
       });
   // What an interrupt left out is known by lines of the others alone.
   for (size_t i = searched; i < groups.size(); ++i) out.erase(groups[i]);
@@ -345,8 +359,8 @@ Exercised exercise(Space& space, std::span<const Problem> lines) {
       const auto at = space.find(own.group);
       if (at == space.end()) continue;
       GroupSpace& group = at->second;
-      group.add(own.choices, to_line(p));
-      out[own.group].add(group.names.numbers(own.choices));
+      group.add(own, to_line(p));
+      out[own.group].add(group.names.numbers(own));
     }
   return out;
 }
@@ -372,7 +386,7 @@ std::vector<string> lines_for(const Space& space, const Exercised& done, const S
     bool any = false;
     for (const GroupChoices& own : choices_of(*parse_line(line)))
       if (const auto at = counted.find(own.group); at != counted.end())
-        any |= have[own.group].add(at->second.names.numbers(own.choices)) > 0;
+        any |= have[own.group].add(at->second.names.numbers(own)) > 0;
     if (any) out.push_back(line);
   }
   return out;

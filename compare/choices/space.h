@@ -1,7 +1,7 @@
 // Every pair of choices that some accepted line has, found by asking the parser; and lines for those that a
 // suite leaves out.
 //
-// A pair is valid when a line with both choices is accepted. The search draws lines at random first, which
+// A pair is valid when a line that exercises both choices (pairs.h) is accepted. The search draws lines at random first, which
 // have most pairs. For each pair that none of them has it then joins the smallest known lines of the two
 // choices, and draws what stands beside them anew, until a line is accepted or the tries are spent. What it
 // finds is valid for certain, because a line shows it; what it does not find in `tries` is called invalid.
@@ -41,7 +41,7 @@ struct GroupSpace {
     return static_cast<uint32_t>(a < b ? a * 1024 + b : b * 1024 + a);
   }
   // Adds a line's pairs. False where it shows nothing new.
-  bool add(const std::vector<std::string>& choices, const std::string& line);
+  bool add(const GroupChoices&, const std::string& line);
 };
 using Space = std::map<std::string, GroupSpace>;  // by group; those that some line has
 

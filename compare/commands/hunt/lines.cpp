@@ -93,7 +93,7 @@ size_t Lines::fresh(const Problem& p) {
   size_t count = 0;
   for (const GroupChoices& own : choices_of(p)) {
     Group& group = groups_[own.group];
-    count += group.planned.fresh(group.names.numbers(own.choices));
+    count += group.planned.fresh(group.names.numbers(own));
   }
   return count;
 }
@@ -101,7 +101,7 @@ size_t Lines::fresh(const Problem& p) {
 void Lines::plan(const Problem& p) {
   for (const GroupChoices& own : choices_of(p)) {
     Group& group = groups_[own.group];
-    group.planned.add(group.names.numbers(own.choices));
+    group.planned.add(group.names.numbers(own));
   }
 }
 
@@ -212,7 +212,7 @@ size_t Lines::cover(const Problem& p, bool ran) {
     ++group.tried;
     if (!ran) continue;
     ++group.supported;
-    const size_t of_group = group.covered.add(group.names.numbers(own.choices));
+    const size_t of_group = group.covered.add(group.names.numbers(own));
     group.pairs += of_group, added += of_group;
   }
   pairs_ += added;

@@ -8,11 +8,13 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compare/choices/data.h"
 #include "compare/choices/draft.h"
 #include "compare/choices/draw.h"
+#include "compare/choices/pairs.h"
 #include "compare/choices/space.h"
 #include "compare/choices/values.h"
 #include "contract/line.h"
@@ -71,6 +73,31 @@ TEST(Choices, NumbersAreClasses) {
                                           {"inf", "inf"},     {"0x7FC00001", "nan"},
                                           {"0x80000000", "0"}};
   for (const auto& [eps, name] : table) EXPECT_EQ(chosen(eps), name) << eps;
+}
+
+TEST(Choices, OfALineThatComputesNothingOnlyThePairsThatSaySoCount) {
+  const auto pairs = [](const string& text) {
+    Names names;
+    std::set<string> out;
+    for (const GroupChoices& own : choices_of(line(text)))
+      names.numbers(own).each_pair([&](int a, int b) {
+        out.insert(names.name(a) + " " + names.name(b));
+        out.insert(names.name(b) + " " + names.name(a));
+      });
+    return out;
+  };
+  for (const auto& [text, idle] :
+       {std::pair("cast e4m3 0x32 bf16 fill=ties", "rows=0"), {"cast e4m3 32x0 bf16 fill=ties", "cols=0"},
+        {"quantize mxfp8 32x32 bf16 fill=ties noop=1", "noop=1"},
+        {"gemm a=mxfp8 b=mxfp8 0x32x32 a.fill=ties", "m=0"}}) {
+    const std::set<string> of_line = pairs(text);
+    EXPECT_FALSE(of_line.empty()) << text;
+    for (const string& pair : of_line) EXPECT_NE(pair.find(idle), string::npos) << text << ": " << pair;
+  }
+  EXPECT_TRUE(pairs("cast e4m3 0x32 bf16 fill=ties").contains("rows=0 fill=ties"));
+  EXPECT_TRUE(pairs("cast e4m3 1x32 bf16 fill=ties").contains("source=bf16 fill=ties"));
+  // A sum of no products is an element all the same.
+  EXPECT_TRUE(pairs("gemm a=mxfp8 b=mxfp8 32x32x0 a.fill=ties").contains("m=32n n=32n"));
 }
 
 // Every word of every key that is a list is drawn: a new key or value needs no row here.
