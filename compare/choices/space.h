@@ -1,10 +1,11 @@
 // Every pair of choices that some accepted line has, found by asking the parser; and lines for those that a
 // suite leaves out.
 //
-// A pair is valid when a line that exercises both choices (pairs.h) is accepted. The search draws lines at random first, which
-// have most pairs. For each pair that none of them has it then joins the smallest known lines of the two
-// choices, and draws what stands beside them anew, until a line is accepted or the tries are spent. What it
-// finds is valid for certain, because a line shows it; what it does not find in `tries` is called invalid.
+// A pair is valid when a line that exercises both choices (pairs.h) is accepted. The search draws lines at
+// random first, which have most pairs. For each pair that none of them has it then joins the smallest known
+// lines of the two choices, and draws what stands beside them anew, until a line is accepted or the tries are
+// spent. What it finds is valid for certain, because a line shows it; what it does not find in `tries` is
+// called invalid.
 #pragma once
 #include <cstddef>
 #include <cstdint>

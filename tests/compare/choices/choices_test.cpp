@@ -86,10 +86,10 @@ TEST(Choices, OfALineThatComputesNothingOnlyThePairsThatSaySoCount) {
       });
     return out;
   };
-  for (const auto& [text, idle] :
-       {std::pair("cast e4m3 0x32 bf16 fill=ties", "rows=0"), {"cast e4m3 32x0 bf16 fill=ties", "cols=0"},
-        {"quantize mxfp8 32x32 bf16 fill=ties noop=1", "noop=1"},
-        {"gemm a=mxfp8 b=mxfp8 0x32x32 a.fill=ties", "m=0"}}) {
+  for (const auto& [text, idle] : {std::pair("cast e4m3 0x32 bf16 fill=ties", "rows=0"),
+                                   {"cast e4m3 32x0 bf16 fill=ties", "cols=0"},
+                                   {"quantize mxfp8 32x32 bf16 fill=ties noop=1", "noop=1"},
+                                   {"gemm a=mxfp8 b=mxfp8 0x32x32 a.fill=ties", "m=0"}}) {
     const std::set<string> of_line = pairs(text);
     EXPECT_FALSE(of_line.empty()) << text;
     for (const string& pair : of_line) EXPECT_NE(pair.find(idle), string::npos) << text << ": " << pair;
