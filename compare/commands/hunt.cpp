@@ -93,22 +93,29 @@ class Hunt {
     record(to_json(folder.head()));
   }
 
-  // The lines of found.cases once more. A cause of which every line passes now is mended, and found again if
-  // it comes back. A cause that an earlier run had no time for is looked for.
+  // The lines of found.cases once more, those that a sanitizer saw in the instrumented program. A cause of
+  // which every line passes now is mended, and found again if it comes back. A cause that an earlier run had
+  // no time for is looked for.
   void repeat(const std::vector<Problem>& found) {
     if (found.empty()) return;
-    std::set<std::string> passing;
+    std::set<std::string> passing, ending;
     std::vector<Red> unlooked;
+    std::vector<Problem> to_ask;
     judge(found, [&](const Problem& p, const Verdict& v) {
       const bool red = is_red(v.outcome), passed = v.outcome == Outcome::passed;
-      failing_ += red;
       if (passed) passing.insert(to_line(p));
+      if (passed && is_of_a_sanitizer(to_line(p))) {
+        to_ask.push_back(p);
+        return;
+      }
+      failing_ += red;
       if (red && has_unlooked(to_line(p))) unlooked.push_back(red_of(p, v));
       say(fmt::format("{}  {}", red ? "still fails" : passed ? "passes now " : "did not run", to_line(p)));
     });
-    // What a sanitizer saw passes here always.
+    for (const Problem& p : to_ask)
+      if (still_ends(p)) ending.insert(to_line(p));
     const auto is_mended = [&](const Finding& f) {
-      return passing.contains(f.line) && f.claim != hunting::kOfASanitizer;
+      return passing.contains(f.line) && !(f.claim == hunting::kOfASanitizer && ending.contains(f.line));
     };
     for (const Finding& f : folder_.findings())
       if (is_mended(f)) causes_.erase(f.cause), unlooked_.erase(f.cause);
@@ -231,6 +238,28 @@ class Hunt {
   static Red red_of(const Problem& p, const Verdict& v) {
     return {p, v.breaches.empty() ? Breach{} : v.breaches.front()};
   }
+  bool is_of_a_sanitizer(const std::string& line) const {
+    return std::any_of(folder_.findings().begin(), folder_.findings().end(),
+                       [&](const Finding& f) { return f.line == line && f.claim == hunting::kOfASanitizer; });
+  }
+
+  // Whether the instrumented program ends on a line with which assay itself finds nothing wrong. Without
+  // --edges nobody knows, and the finding stays.
+  bool still_ends(const Problem& p) {
+    if (options_.edges.empty()) {
+      say("not asked    " + to_line(p) + "  (a sanitizer saw it, and --edges is not given)");
+      return true;
+    }
+    const Result<std::string> said = edges_.said_of(p);
+    if (!said) {
+      trouble_ = said.error();
+      return true;
+    }
+    failing_ += !said->empty();
+    say(fmt::format("{}  {}", said->empty() ? "passes now " : "still fails", to_line(p)));
+    return !said->empty();
+  }
+
   bool has_unlooked(const std::string& line) const {
     bool unlooked = false;
     for (const Finding& f : folder_.findings())
@@ -351,7 +380,10 @@ class Hunt {
       end.looked = false;
     } else if (!causes_.contains(end.cause)) {
       progress_.show("shrinking " + end.drawn);
-      shrink_end(end, subjects_, cause_options(), [&](const Problem& p) { return edges_.said_of(p); });
+      shrink_end(end, subjects_, cause_options(), [&](const Problem& p) {
+        const Result<std::string> said = edges_.said_of(p);
+        return said ? *said : std::string();
+      });
       edges_.drop_trial();
       end.looked = !interrupted();
       trouble_ = folder_.no_room();

@@ -93,13 +93,15 @@ std::vector<string> Edges::command() const {
   return out;
 }
 
-string Edges::said_of(const Problem& p) const {
-  if (write_file(path("trial"), to_line(p))) return {};
+Result<string> Edges::said_of(const Problem& p) const {
+  if (auto error = make_folders()) return *error;
+  if (auto error = write_file(path("trial"), to_line(p))) return *error;
   std::vector<string> words = command();
   words.push_back(path("trial"));
   const Result<Output> output = run_program(words);
   drop_trial();
-  return output && output->status != 0 ? said(output->text) : string();
+  if (!output) return output.error();
+  return output->status != 0 ? said(output->text) : string();
 }
 
 void Edges::drop_trial() const {

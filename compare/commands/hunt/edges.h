@@ -46,8 +46,9 @@ class Edges {
   // seed, the round and what is kept. Error: the program cannot be run, or ended for another reason than a
   // line.
   Result<Found> search(uint64_t round, int64_t runs);
-  // What the program says of this line alone, as Found::words has it; empty where it ends well.
-  std::string said_of(const Problem&) const;
+  // What the program says of this line alone, as Found::words has it; empty where it ends well. Error: it
+  // cannot be run.
+  Result<std::string> said_of(const Problem&) const;
   // Removes the file with that line, which a process leaves behind if it is killed meanwhile.
   void drop_trial() const;
   // What the last round found is judged: the next one goes on from it.

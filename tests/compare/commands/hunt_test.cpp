@@ -556,6 +556,28 @@ TEST_F(Edges, WhatTheTimeLeftIsShrunkByTheNextRun) {
   EXPECT_TRUE(fs::exists(folder_ + "/2/case.safetensors"));
 }
 
+// The program that saw it is asked, since the line passes without a sanitizer.
+TEST_F(Edges, WhatASanitizerSawIsRepeatedByItsProgram) {
+  const Subjects right = fakes::with("fake", nullptr);
+  const std::string line = "quantize nvfp4 1x1 bf16 dir=row";
+  const HuntOptions o = with_edges(fmt::format(fmt::runtime(kPlace), 12, line));
+  EXPECT_EQ(hunt(o, right).status, 1);
+  const std::string found = read("found.cases");
+  const Told again = hunt(o, right);
+  EXPECT_NE(again.text.find("still fails  " + line), std::string::npos) << again.text;
+  EXPECT_EQ(again.status, 1);
+  HuntOptions without = o;
+  without.edges.clear();
+  const Told not_asked = hunt(without, right);
+  EXPECT_NE(not_asked.text.find("not asked    " + line), std::string::npos) << not_asked.text;
+  EXPECT_EQ(not_asked.status, 0);
+  const Told mended = hunt(with_edges("exit 0\n"), right);
+  EXPECT_NE(mended.text.find("passes now   " + line), std::string::npos) << mended.text;
+  EXPECT_EQ(mended.status, 0);
+  EXPECT_EQ(read("found.cases"), found);
+  EXPECT_FALSE(fs::exists(folder_ + "/edges/trial"));
+}
+
 TEST_F(Edges, AProgramThatCannotRunEndsTheHunt) {
   const Told none = hunt(with_edges("echo no such subject; exit 2\n"), fakes::with("fake", nullptr));
   EXPECT_EQ(none.status, 2);
