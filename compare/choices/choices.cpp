@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compare/choices/values.h"
+#include "contract/attention.h"
 #include "contract/line.h"
 #include "contract/words.h"
 
@@ -51,6 +52,12 @@ void add_sizes(const Problem& p, GroupChoices& out) {
   add(out, "source", info(p.x.source).name);
 }
 
+// Whether a line has gradients of keys and values, which have elements also where there is no query.
+bool has_key_gradients(const Problem& p) {
+  const Attention* a = p.as<Attention>();
+  return a && a->backward && p.x.shape.cols > 0 && attention_sizes(p).kv_rows() > 0;
+}
+
 }  // namespace
 
 std::vector<GroupChoices> choices_of(const Problem& p) {
@@ -77,7 +84,7 @@ std::vector<GroupChoices> choices_of(const Problem& p) {
       add(own, v.place.empty() ? string(v.name) : concat({v.place, ".", v.name}), value);
     }
     const auto computes = std::stable_partition(own.choices.begin(), own.choices.end(), is_idle);
-    own.idle = static_cast<size_t>(computes - own.choices.begin());
+    if (!has_key_gradients(p)) own.idle = static_cast<size_t>(computes - own.choices.begin());
   }
   return out;
 }

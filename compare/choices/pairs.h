@@ -1,5 +1,5 @@
-// A set of pairs of choices of one group. Two values of one key are no pair, and of a line that computes no
-// element two choices are none either, unless one of them says so (GroupChoices::idle).
+// A set of pairs of choices of one group. Two values of one key are no pair. Of a line that computes no
+// element only the pairs with a choice that says so count (GroupChoices::idle).
 #pragma once
 #include <algorithm>
 #include <cstddef>

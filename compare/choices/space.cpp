@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "compare/choices/choices.h"
@@ -143,7 +144,9 @@ class Search {
 
   // Where the sizes of a context leave nothing to compute, they become others.
   void fill(Draft& draft) {
-    for (int64_t& size : draft.sizes)
+    const size_t outer =
+        2;  // the third size is the K of a gemm: a sum of no products is an element all the same
+    for (int64_t& size : std::span(draft.sizes).first(outer))
       if (size == 0) size = drawer_.dice().pick(std::to_array<int64_t>({1, 16, 32, 128}));
     draft.keys.erase("noop");
   }
@@ -238,6 +241,7 @@ class Filling {
   string best(int a, int b, int candidates) {
     const string& shown = space_.lines[space_.shown_by.at(GroupSpace::pair_key(a, b))];
     const std::vector<Wish> both = {wish_of(names_.name(a)), wish_of(names_.name(b))};
+    const bool idle = is_idle(names_.name(a)) || is_idle(names_.name(b));
     const Draft base = smallest(draft_of(*parse_line(shown)), both);
     string line = shown;
     Numbered chosen = numbers_of(*parse_line(shown));
@@ -246,6 +250,7 @@ class Filling {
       const auto drawn = drawer_.with(base, both, others(a, b));
       if (!drawn) continue;
       Numbered numbers = numbers_of(drawn->problem);
+      if (numbers.idle > 0 && !idle) continue;  // it does not exercise this pair
       const size_t missing = done_.missing(numbers, space_.valid);
       if (missing <= most) continue;
       most = missing, chosen = std::move(numbers), line = drawn->draft.text();
@@ -273,8 +278,8 @@ class Filling {
   }
 
   // For every other key, in random order but those first that decide which keys apply, the class that has the
-  // most pairs left with what is chosen before it. A line is made to compute nothing for a pair that asks for
-  // that alone, because it exercises few others.
+  // most pairs left with what is chosen before it. A line is made to compute nothing only for a pair that
+  // asks for it, because it exercises few others.
   std::vector<Wish> others(int a, int b) {
     std::map<string, std::vector<int>> classes;
     for (size_t i = 0; i < names_.size(); ++i)
@@ -297,7 +302,10 @@ class Filling {
       for (int n : *list) {
         if (!idle && is_idle(names_.name(n))) continue;
         size_t gain = 1;
-        for (int c : chosen) gain += space_.valid.has(c, n) && !done_.has(c, n) ? 8 : 0;
+        for (int c : chosen) {
+          const bool exercised = !idle || is_idle(names_.name(c)) || is_idle(names_.name(n));
+          gain += exercised && space_.valid.has(c, n) && !done_.has(c, n) ? 8 : 0;
+        }
         gain += dice.below(8);
         if (gain > most) most = gain, best = n;
       }

@@ -1,5 +1,5 @@
-// Every pair of choices that some accepted line has, found by asking the parser; and lines for those that a
-// suite leaves out.
+// Every pair of choices that some accepted line exercises, found by asking the parser; and lines for those
+// that a suite leaves out.
 //
 // A pair is valid when a line that exercises both choices (pairs.h) is accepted. The search draws lines at
 // random first, which have most pairs. For each pair that none of them has it then joins the smallest known

@@ -95,6 +95,16 @@ TEST(Choices, OfALineThatComputesNothingOnlyThePairsThatSaySoCount) {
     for (const string& pair : of_line) EXPECT_NE(pair.find(idle), string::npos) << text << ": " << pair;
   }
   EXPECT_TRUE(pairs("cast e4m3 0x32 bf16 fill=ties").contains("rows=0 fill=ties"));
+  const std::set<string> both = pairs("quantize mxfp8 0x32 bf16 fill=ties noop=1");
+  for (const char* pair : {"rows=0 noop=1", "rows=0 fill=ties", "noop=1 fill=ties", "noop=1 cols=32n"})
+    EXPECT_TRUE(both.contains(pair)) << pair;
+  EXPECT_FALSE(both.contains("rows=0 rows=0"));
+  EXPECT_FALSE(both.contains("cols=32n fill=ties"));
+  // Keys and values have gradients without a query too.
+  const string attention = "attention fp8_current 0x32 bf16 heads=1 kv=";
+  EXPECT_TRUE(pairs(attention + "32 backward=1").contains("source=bf16 cols=32n"));
+  EXPECT_FALSE(pairs(attention + "0 backward=1").contains("source=bf16 cols=32n"));
+  EXPECT_FALSE(pairs(attention + "32").contains("source=bf16 cols=32n"));
   EXPECT_TRUE(pairs("cast e4m3 1x32 bf16 fill=ties").contains("source=bf16 fill=ties"));
   // A sum of no products is an element all the same.
   EXPECT_TRUE(pairs("gemm a=mxfp8 b=mxfp8 32x32x0 a.fill=ties").contains("m=32n n=32n"));
