@@ -98,7 +98,7 @@ class Hunt {
   // no time for is looked for.
   void repeat(const std::vector<Problem>& found) {
     if (found.empty()) return;
-    std::set<std::string> passing, ending;
+    std::set<std::string> passing;
     std::vector<Red> unlooked;
     std::vector<Problem> to_ask;
     judge(found, [&](const Problem& p, const Verdict& v) {
@@ -112,10 +112,10 @@ class Hunt {
       if (red && has_unlooked(to_line(p))) unlooked.push_back(red_of(p, v));
       say(fmt::format("{}  {}", red ? "still fails" : passed ? "passes now " : "did not run", to_line(p)));
     });
-    for (const Problem& p : to_ask)
-      if (still_ends(p)) ending.insert(to_line(p));
+    const std::map<std::string, std::string> said = asked(to_ask);
     const auto is_mended = [&](const Finding& f) {
-      return passing.contains(f.line) && !(f.claim == hunting::kOfASanitizer && ending.contains(f.line));
+      if (f.claim != hunting::kOfASanitizer) return passing.contains(f.line);
+      return said.contains(f.line) && is_other_end(f, said.at(f.line));
     };
     for (const Finding& f : folder_.findings())
       if (is_mended(f)) causes_.erase(f.cause), unlooked_.erase(f.cause);
@@ -123,6 +123,9 @@ class Hunt {
       if (!is_mended(f)) (f.looked ? causes_ : unlooked_).insert(f.cause);
     look_into(unlooked);
     look_into_ends();
+    for (const Problem& p : to_ask)
+      if (const auto now = said.find(to_line(p)); now != said.end() && !now->second.empty() && !trouble_)
+        add_end(hunting::finding_of_end(p, now->second));  // where it is another end than before
   }
 
   void begin(const std::vector<Problem>& known) {
@@ -243,21 +246,29 @@ class Hunt {
                        [&](const Finding& f) { return f.line == line && f.claim == hunting::kOfASanitizer; });
   }
 
-  // Whether the instrumented program ends on a line with which assay itself finds nothing wrong. Without
-  // --edges nobody knows, and the finding stays.
-  bool still_ends(const Problem& p) {
-    if (options_.edges.empty()) {
-      say("not asked    " + to_line(p) + "  (a sanitizer saw it, and --edges is not given)");
-      return true;
+  // What the instrumented program says of lines on which it ended, and which pass without a sanitizer: none
+  // where it was not asked, because --edges is not given, or the run is to end.
+  std::map<std::string, std::string> asked(const std::vector<Problem>& lines) {
+    std::map<std::string, std::string> out;
+    for (const Problem& p : lines) {
+      if (trouble_ || interrupted()) break;
+      const std::string line = to_line(p);
+      if (options_.edges.empty()) {
+        say("not asked    " + line + "  (a sanitizer saw it, and --edges is not given)");
+        continue;
+      }
+      progress_.show("asking the instrumented program about " + line);
+      const Result<std::string> said = edges_.said_of(p);
+      if (interrupted()) break;  // Ctrl-C ended the program too
+      if (!said) {
+        trouble_ = said.error();
+        break;
+      }
+      failing_ += !said->empty();
+      say(fmt::format("{}  {}", said->empty() ? "passes now " : "still fails", line));
+      out[line] = *said;
     }
-    const Result<std::string> said = edges_.said_of(p);
-    if (!said) {
-      trouble_ = said.error();
-      return true;
-    }
-    failing_ += !said->empty();
-    say(fmt::format("{}  {}", said->empty() ? "passes now " : "still fails", to_line(p)));
-    return !said->empty();
+    return out;
   }
 
   bool has_unlooked(const std::string& line) const {
@@ -395,7 +406,8 @@ class Hunt {
   void look_into_ends() {
     if (options_.edges.empty()) return;
     for (const Finding& f : std::vector(folder_.findings())) {
-      const bool unlooked = !f.looked && f.claim == hunting::kOfASanitizer && !causes_.contains(f.cause);
+      const bool unlooked = !f.looked && f.claim == hunting::kOfASanitizer && unlooked_.contains(f.cause) &&
+                            !causes_.contains(f.cause);
       const Result<Problem> p = parse_line(f.drawn);
       if (unlooked && p && !over()) add_end(hunting::finding_of_end(*p, f.headline));
     }

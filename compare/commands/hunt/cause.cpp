@@ -232,10 +232,14 @@ Finding finding_of_end(const Problem& p, const string& words) {
   return out;
 }
 
+bool is_other_end(const Finding& end, const string& words) {
+  return words.empty() || error_of(words) != error_of(end.headline);
+}
+
 void shrink_end(Finding& end, const Subjects& subjects, const CauseOptions& options,
                 const std::function<string(const Problem&)>& said) {
   const auto failure = [&](const Problem& p) -> std::optional<Breach> {
-    if (error_of(said(p)) != error_of(end.headline)) return {};
+    if (is_other_end(end, said(p))) return {};
     Breach b;
     b.claim = kOfASanitizer, b.message = end.headline;
     return b;

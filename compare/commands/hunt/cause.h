@@ -27,6 +27,8 @@ inline constexpr std::string_view kOfASanitizer = "sanitizer";
 
 // Of a line on which an instrumented program ended, and what a sanitizer said of it, which is its cause.
 Finding finding_of_end(const Problem&, const std::string& words);
+// Whether such a finding is not what the program says now; empty words: it ended well.
+bool is_other_end(const Finding&, const std::string& words);
 // Makes the line of such a finding smaller while `said` says the same of it (Edges::said_of), and writes its
 // pack, which has what both sides make of it.
 void shrink_end(Finding&, const Subjects&, const CauseOptions&,

@@ -23,6 +23,7 @@ namespace {
 // What libFuzzer puts before the names of inputs that ended it.
 constexpr const char* kEnds[] = {"crash-", "timeout-", "oom-", "leak-"};
 constexpr const char* kFailed[] = {"failed-"};  // what assay_edges puts before those of lines that failed
+constexpr int kRefused = 2;                     // assay_edges's exit status where it does not take its words
 constexpr int kSlowLine = 60, kMostMiB = 4096;  // seconds; of the program
 
 std::vector<fs::path> files_of(const string& folder) {
@@ -101,6 +102,7 @@ Result<string> Edges::said_of(const Problem& p) const {
   const Result<Output> output = run_program(words);
   drop_trial();
   if (!output) return output.error();
+  if (output->status == kRefused) return Error{output->ending(options_.program), 0, ""};
   return output->status != 0 ? said(output->text) : string();
 }
 

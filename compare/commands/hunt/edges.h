@@ -47,7 +47,7 @@ class Edges {
   // line.
   Result<Found> search(uint64_t round, int64_t runs);
   // What the program says of this line alone, as Found::words has it; empty where it ends well. Error: it
-  // cannot be run.
+  // cannot be run, or refuses its words.
   Result<std::string> said_of(const Problem&) const;
   // Removes the file with that line, which a process leaves behind if it is killed meanwhile.
   void drop_trial() const;

@@ -5,7 +5,7 @@
 //   hunt.jsonl     a head {"schema": "assay.hunt/1", "subject", "seed", "max_elements", "only"}; a record
 //                  "first", "batch" or "edges" for what was judged in one go, a record "finding" for each
 //                  cause (docs/schemas/hunt.schema.json)
-//   kept.cases     the lines that exercised new pairs of choices
+//   kept.cases     the lines that exercised new pairs of choices, or reached a new rounding case or code
 //   found.cases    the lines that fail, shrunk, with their cause as a comment
 //   <number>/      of each finding: case.safetensors, reproduce.cpp, README (compare/debug/reproducer.h)
 //   looking/       such a folder while its finding has no number yet
@@ -34,6 +34,7 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
 
   const Head& head() const { return head_; }
+  // Its findings are those of findings().
   const Earlier& earlier() const { return earlier_; }
   // Those of earlier runs, and those added since.
   const std::vector<Finding>& findings() const { return earlier_.findings; }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -60,7 +60,7 @@ std::optional<Error> other_head(const string& path, const Head& head, const json
       0, "name another folder with --to, or give the same --subject, --seed, --max-elements and --only"};
 }
 
-// Adds what a record says, which is not of a head.
+// Adds a record that is no head.
 void add_record(const json::Value& record, Earlier& to) {
   if (is_finding(record)) {
     to.findings.push_back({count_of(record, "number"), string(record.text("cause")),
@@ -78,6 +78,14 @@ void add_record(const json::Value& record, Earlier& to) {
   to.judged.failures += count_of(record, "failures");
   to.judged.unsupported += count_of(record, "unsupported");
   to.judged.seconds = seconds_of(record);
+}
+
+// Whether the text has the comment of this finding, and below it a whole line.
+bool has_finding(const string& text, size_t number) {
+  const std::vector<string> lines = whole_lines(text);
+  for (size_t i = 0; i + 1 < lines.size(); ++i)
+    if (lines[i].starts_with(comment_of(number)) && !lines[i + 1].starts_with("#")) return true;
+  return false;
 }
 
 // Ends a last line that was cut short, so that it spoils none of the next.
@@ -157,8 +165,8 @@ Result<Earlier> read_texts(const string& path, const Head& head, Texts& texts) {
       out.kept.push_back(*p);
   mend_found(path, texts.found);
   if (texts.records.empty()) texts.records = json::dump(to_json(head)) + "\n";
-  // A kill between the record of a finding and its line has left the record alone.
-  if (finding_was_last && texts.found.find(comment_of(out.findings.back().number)) == string::npos)
+  // A kill between the record of a finding and its line has left the record alone, or a part of the rest.
+  if (finding_was_last && !has_finding(texts.found, out.findings.back().number))
     texts.found += found_text(out.findings.back()) + "\n";
   return out;
 }
