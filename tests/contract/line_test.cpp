@@ -64,6 +64,21 @@ TEST(Line, ShortLinePrintsWhatDiffersFromTheDefaults) {
     EXPECT_EQ(to_line(parsed(line)), line);
 }
 
+// Problems are built by hand too, where a member that nobody sets has its initial value.
+TEST(Line, DefaultsAreThoseOfTheStructs) {
+  const Result<Problem> quantize = parse_line("quantize fp8_delayed 4x4 bf16 dir=row");
+  EXPECT_EQ(quantize->row->prior_amax, Quantizer{}.prior_amax);
+  EXPECT_EQ(quantize->rng, Rng{});
+  EXPECT_EQ(*parse_line("philox u32 1x4 u32")->as<Philox>(), Philox{});
+  EXPECT_EQ(*parse_line("adam f32 1x1 f32")->as<Adam>(), Adam{});
+  const Result<Problem> line = parse_line("attention identity 4x4 f32");
+  const Attention &a = *line->as<Attention>(), none;
+  EXPECT_EQ(a.window_left, none.window_left);
+  EXPECT_EQ(a.window_right, none.window_right);
+  EXPECT_EQ(a.dropout, none.dropout);
+  EXPECT_EQ(a.softmax_scale, none.softmax_scale);
+}
+
 TEST(Line, OrderAndSpacingOfKeysDoNotMatter) {
   EXPECT_EQ(parsed("quantize  mxfp8 64x256 bf16\tseed=7   fill=ties dir=both"),
             parsed("quantize mxfp8 64x256 bf16 fill=ties seed=7"));
