@@ -22,7 +22,8 @@ struct GroupChoices {
 };
 std::vector<GroupChoices> choices_of(const Problem&);
 
-// Whether a line with this choice computes no element.
+// Whether a line with this choice computes no element. (An attention without queries may have gradients of
+// its keys: its GroupChoices::idle is 0.)
 bool is_idle(const std::string& choice);
 
 // What stands before '='.

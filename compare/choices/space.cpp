@@ -142,11 +142,10 @@ class Search {
     take(drawer_.with(std::move(base), {wish_of(first), wish_of(second)}));
   }
 
-  // Where the sizes of a context leave nothing to compute, they become others.
+  // Where the first two sizes of a context leave nothing to compute, they become others. The third is the K
+  // of a gemm: a sum of no products is an element all the same.
   void fill(Draft& draft) {
-    const size_t outer =
-        2;  // the third size is the K of a gemm: a sum of no products is an element all the same
-    for (int64_t& size : std::span(draft.sizes).first(outer))
+    for (int64_t& size : std::span(draft.sizes).first(2))
       if (size == 0) size = drawer_.dice().pick(std::to_array<int64_t>({1, 16, 32, 128}));
     draft.keys.erase("noop");
   }

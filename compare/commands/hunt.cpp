@@ -93,9 +93,9 @@ class Hunt {
     record(to_json(folder.head()));
   }
 
-  // The lines of found.cases once more, those that a sanitizer saw in the instrumented program. A cause of
-  // which every line passes now is mended, and found again if it comes back. A cause that an earlier run had
-  // no time for is looked for.
+  // The lines of found.cases once more. Where a line passes on which a sanitizer found something, the
+  // instrumented program is asked. A cause of which every line passes now is mended, and found again if it
+  // comes back. A cause that an earlier run had no time for is looked for.
   void repeat(const std::vector<Problem>& found) {
     if (found.empty()) return;
     std::set<std::string> passing;
@@ -123,9 +123,12 @@ class Hunt {
       if (!is_mended(f)) (f.looked ? causes_ : unlooked_).insert(f.cause);
     look_into(unlooked);
     look_into_ends();
-    for (const Problem& p : to_ask)
-      if (const auto now = said.find(to_line(p)); now != said.end() && !now->second.empty() && !trouble_)
-        add_end(hunting::finding_of_end(p, now->second));  // where it is another end than before
+    for (const auto& [line, words] : said) {
+      const bool known =
+          std::any_of(folder_.findings().begin(), folder_.findings().end(),
+                      [&](const Finding& f) { return f.line == line && !is_other_end(f, words); });
+      if (!words.empty() && !known && !trouble_) add_end(hunting::finding_of_end(*parse_line(line), words));
+    }
   }
 
   void begin(const std::vector<Problem>& known) {
