@@ -71,7 +71,7 @@ TEST(Line, DefaultsAreThoseOfTheStructs) {
   EXPECT_EQ(quantize->rng, Rng{});
   EXPECT_EQ(*parse_line("philox u32 1x4 u32")->as<Philox>(), Philox{});
   EXPECT_EQ(*parse_line("adam f32 1x1 f32")->as<Adam>(), Adam{});
-  const Result<Problem> line = parse_line("attention identity 4x4 f32");
+  const Result<Problem> line = parse_line("attention fp8_current 4x4 bf16");
   const Attention &a = *line->as<Attention>(), none;
   EXPECT_EQ(a.window_left, none.window_left);
   EXPECT_EQ(a.window_right, none.window_right);
