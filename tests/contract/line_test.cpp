@@ -68,7 +68,7 @@ TEST(Line, ShortLinePrintsWhatDiffersFromTheDefaults) {
 TEST(Line, DefaultsAreThoseOfTheStructs) {
   const Result<Problem> quantize = parse_line("quantize fp8_delayed 4x4 bf16 dir=row");
   EXPECT_EQ(quantize->row->prior_amax, Quantizer{}.prior_amax);
-  EXPECT_EQ(quantize->rng, Rng{});
+  EXPECT_EQ(parse_line("quantize nvfp4 4x16 bf16 dir=row round=sr")->rng, Rng{});
   EXPECT_EQ(*parse_line("philox u32 1x4 u32")->as<Philox>(), Philox{});
   EXPECT_EQ(*parse_line("adam f32 1x1 f32")->as<Adam>(), Adam{});
   const Result<Problem> line = parse_line("attention fp8_current 4x4 bf16");
