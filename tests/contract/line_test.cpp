@@ -504,6 +504,15 @@ TEST(Line, AKeyNamesItsOps) {
   for (const KeyInfo& key : line_keys()) EXPECT_FALSE(key.ops.empty()) << key.name;
 }
 
+TEST(Line, KeysOfRolesTakeNoDirection) {
+  ASSERT_EQ(role_keys().size(), 3u);
+  for (const KeyInfo& key : role_keys()) {
+    EXPECT_FALSE(key.directional) << key.name;
+    EXPECT_NE(key.values.find_first_of("<|"), std::string_view::npos) << key.name << ": " << key.values;
+    EXPECT_EQ(key.ops, (std::vector<std::string_view>{"quantize", "split"})) << key.name;
+  }
+}
+
 TEST(Line, HelpGivesTheBoundsOfAnInteger) {
   const auto values = [](std::string_view name) {
     for (const KeyInfo& key : line_keys())
