@@ -123,7 +123,8 @@ class Hunt {
       if (!is_mended(f)) (f.looked ? causes_ : unlooked_).insert(f.cause);
     look_into(unlooked);
     look_into_ends();
-    for (const auto& [line, words] : said) {
+    for (const auto& one : said) {
+      const std::string &line = one.first, &words = one.second;
       const bool known =
           std::any_of(folder_.findings().begin(), folder_.findings().end(),
                       [&](const Finding& f) { return f.line == line && !is_other_end(f, words); });
