@@ -288,9 +288,8 @@ void register_coverage(Program& program) {
   Command c(program.app, "coverage", "which pairs of key values a suite exercises, or which rounding cases");
   c.footer(
       "A pair of values is valid if the parser accepts some line that exercises both; the command finds all "
-      "of "
-      "them by asking it (docs/hunt.md). With --cases it counts rounding cases instead: it runs every line "
-      "on the reference and looks at each step of each element. A unit is a format with its element "
+      "of them by asking it (docs/hunt.md). With --cases it counts rounding cases instead: it runs every "
+      "line on the reference and looks at each step of each element. A unit is a format with its element "
       "encoding, a target of the op cast, or another op.\n"
       "Examples:\n"
       "  assay coverage ci\n"

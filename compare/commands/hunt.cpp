@@ -250,8 +250,8 @@ class Hunt {
                        [&](const Finding& f) { return f.line == line && f.claim == hunting::kOfASanitizer; });
   }
 
-  // What the instrumented program says of lines on which it ended, and which pass without a sanitizer: none
-  // where it was not asked, because --edges is not given, or the run is to end.
+  // What the instrumented program says now of lines on which it ended before, by line. A line is left out if
+  // the program was not asked about it, because --edges is not given or the run is about to end.
   std::map<std::string, std::string> asked(const std::vector<Problem>& lines) {
     std::map<std::string, std::string> out;
     for (const Problem& p : lines) {
