@@ -52,10 +52,48 @@ void add_sizes(const Problem& p, GroupChoices& out) {
   add(out, "source", info(p.x.source).name);
 }
 
-// Whether a line has gradients of keys and values, which have elements also where there is no query.
-bool has_key_gradients(const Problem& p) {
-  const Attention* a = p.as<Attention>();
-  return a && a->backward && p.x.shape.cols > 0 && attention_sizes(p).kv_rows() > 0;
+// Which tensors of a line have elements to compute.
+class Work {
+ public:
+  explicit Work(const Problem& p) : any_(p.x.shape.count() > 0 && noop_of(p) != kOne) {
+    if (const Gemm* g = p.as<Gemm>()) operands_ = g->k > 0;
+    if (!p.as<Attention>()) return;
+    const AttentionSizes n = attention_sizes(p);
+    attention_ = true;
+    queries_ = n.rows() > 0;
+    logits_ = queries_ && n.kv > 0;
+    any_ = queries_ || n.kv_rows() > 0;
+  }
+
+  // Whether there is an element about which this key decides, as choices_of names it: "row.round", "a
+  // format".
+  bool has(string_view key) const {
+    const auto of = [&](const auto& list) {
+      return std::any_of(std::begin(list), std::end(list),
+                         [&](string_view start) { return key.starts_with(start); });
+    };
+    if (!any_) return false;
+    if (!attention_) return operands_ || !of(kOfOperands);
+    return of(kOfLogits) ? logits_ : of(kOfQueries) ? queries_ : true;
+  }
+
+ private:
+  static constexpr F32Bits kOne = 0x3F800000;
+  static constexpr string_view kOfOperands[] = {"a.", "b.", "a format", "b format"};
+  static constexpr string_view kOfLogits[] = {"s.",   "dp.",           "inner format", "mask", "window",
+                                              "bias", "softmax_scale", "dropout",      "exp",  "sums"};
+  static constexpr string_view kOfQueries[] = {"o.", "do."};
+  bool any_, operands_ = true, attention_ = false, logits_ = false, queries_ = false;
+};
+
+// Puts the idle choices first, and those without work last.
+void order(GroupChoices& own, const Work& work) {
+  const auto at = own.choices.begin();
+  const auto idle = std::stable_partition(at, own.choices.end(), is_idle);
+  const auto working = std::stable_partition(
+      idle, own.choices.end(), [&](const string& choice) { return work.has(key_of_choice(choice)); });
+  own.idle = static_cast<size_t>(idle - at);
+  own.working = static_cast<size_t>(working - at);
 }
 
 }  // namespace
@@ -63,6 +101,7 @@ bool has_key_gradients(const Problem& p) {
 std::vector<GroupChoices> choices_of(const Problem& p) {
   const std::vector<Place> places = formats_of(p);
   const std::vector<KeyValue> values = key_values(p);
+  const Work work(p);
   std::vector<GroupChoices> out;
   for (const Place& place : places) {
     const string group = concat({op_name(p), " ", place.format});
@@ -83,15 +122,28 @@ std::vector<GroupChoices> choices_of(const Problem& p) {
       if (value.empty()) continue;
       add(own, v.place.empty() ? string(v.name) : concat({v.place, ".", v.name}), value);
     }
-    const auto computes = std::stable_partition(own.choices.begin(), own.choices.end(), is_idle);
-    if (!has_key_gradients(p)) own.idle = static_cast<size_t>(computes - own.choices.begin());
+    order(own, work);
   }
   return out;
 }
 
-bool is_idle(const string& choice) {
-  constexpr string_view kIdle[] = {"rows=0", "cols=0", "m=0", "n=0", "noop=1"};
-  return std::find(std::begin(kIdle), std::end(kIdle), choice) != std::end(kIdle);
+std::span<const string_view> idle_choices() {
+  static constexpr string_view kIdle[] = {"rows=0",
+                                          "cols=0",
+                                          "m=0",
+                                          "n=0",
+                                          "k=0",
+                                          "groups=all empty",
+                                          "kv=0",
+                                          "lengths=all empty",
+                                          "kv_lengths=all empty",
+                                          "noop=1"};
+  return kIdle;
+}
+
+bool is_idle(string_view choice) {
+  const auto all = idle_choices();
+  return std::find(all.begin(), all.end(), choice) != all.end();
 }
 
 string key_of_choice(const string& choice) { return choice.substr(0, choice.find('=')); }

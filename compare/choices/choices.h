@@ -6,7 +6,9 @@
 // every other format.
 #pragma once
 #include <cstddef>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "contract/problem.h"
@@ -14,17 +16,20 @@
 namespace assay::choices {
 
 struct GroupChoices {
-  std::string group;                 // "quantize mxfp8"
-  std::vector<std::string> choices;  // "<key>=<value or class>", each key once
-  // Of a line that computes no element, the number of choices that say so: "rows=0", "noop=1". They come
-  // first, and only pairs with one of them are exercised.
-  size_t idle = 0;
+  std::string group;  // "quantize mxfp8"
+  // "<key>=<value or class>", each key once: first `idle` that say why elements are missing ("rows=0"), then
+  // those of elements that the line has, and from `working` on those of elements that it has not.
+  std::vector<std::string> choices;
+  size_t idle = 0, working = 0;
 };
+// Where a line computes no element at all, no other choice than the idle ones has any. A gemm with k=0 has
+// results, which are sums of no products, and no operands; an attention with kv=0 has queries and an output,
+// and no logits.
 std::vector<GroupChoices> choices_of(const Problem&);
 
-// Whether a line with this choice computes no element. (An attention without queries may have gradients of
-// its keys: its GroupChoices::idle is 0.)
-bool is_idle(const std::string& choice);
+// The choices that say why elements are missing: a side of 0, no member, no token, the noop flag.
+std::span<const std::string_view> idle_choices();
+bool is_idle(std::string_view choice);
 
 // What stands before '='.
 std::string key_of_choice(const std::string& choice);

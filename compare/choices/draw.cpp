@@ -46,11 +46,12 @@ bool has_size(const Draft& d, const Wish& wish) {
   const auto& [key, value] = wish;
   const size_t at = key == "rows" || key == "m" ? 0 : key == "cols" || key == "n" ? 1 : 2;
   if (among(std::to_array<string_view>({"rows", "cols", "m", "n", "k"}), key))
-    return size_class(d.sizes[at]) == value;
+    return at < d.sizes.size() && size_class(d.sizes[at]) == value;
   if (key == "capacity") return (d.keys.contains(key) ? "with room" : "exact") == value;
   const auto given = d.keys.find(key);
+  if (given == d.keys.end()) return false;
   const KeyInfo* info = key_of(d.op, key);
-  return given != d.keys.end() && info && class_of(*info, given->second, Problem{}) == value;
+  return info && class_of(*info, given->second, Problem{}) == value;
 }
 
 std::pair<string, string> parts_of(const string& group) {
@@ -68,11 +69,13 @@ bool has_choices(const Problem& p, const string& group, const std::vector<Wish>&
   return false;
 }
 
-// Whether a side is 0, so that nothing is computed.
+// Whether the draft's sizes leave elements out.
 bool is_empty(const Draft& d) {
-  const auto kv = d.keys.find("kv");
-  return std::find(d.sizes.begin(), d.sizes.end(), 0) != d.sizes.end() ||
-         (d.op == "attention" && kv != d.keys.end() && kv->second == "0");
+  const auto idle = idle_choices();
+  return std::any_of(idle.begin(), idle.end(), [&](string_view choice) {
+    const Wish wish = wish_of(string(choice));
+    return is_size_key(wish.first) && has_size(d, wish);
+  });
 }
 
 // The most elements that a tensor of the attention may have: of Q, of what is packed beside it, of K repeated
@@ -252,6 +255,11 @@ void Drawer::draw_sizes(Draft& d) {
     if (has_good_sizes(d)) return;
   }
   d.sizes = std::vector<int64_t>(op_ == "gemm" ? 3 : 2, 1);
+}
+
+void Drawer::fill(Draft& d) {
+  for (int i = 0; i < 100 && is_empty(d); ++i) draw_sizes(d);
+  d.keys.erase("noop");
 }
 
 bool Drawer::draw_sizes_for(Draft& d, const std::vector<Wish>& wishes) {

@@ -40,7 +40,8 @@ inline constexpr int64_t kLarger = 16;
 // What lines are drawn for.
 enum class Aim : uint8_t {
   pairs,    // pairs of choices: every class of sizes and every fill is as likely as the others
-  failures  // one line in twelve has a side of 0, and most fills are such that values meet borders
+  failures  // one line in twelve leaves elements out (idle_choices), and most fills are such that values meet
+            // borders
 };
 
 class Drawer {
@@ -65,6 +66,9 @@ class Drawer {
   // than what a block of threads takes at once, and tiles of scales stand beside and below each other.
   // Nothing where that was not accepted.
   std::optional<Drawn> larger(const Draft& draft);
+  // Where the draft's sizes or a noop flag leave elements out (idle_choices), it gets other sizes, and no
+  // flag.
+  void fill(Draft& draft);
   // The plainest draft of the group.
   const Draft& plain() const { return plain_; }
   // Sources, partners and size classes as choices, to be tried beside those of keys.
@@ -92,7 +96,7 @@ class Drawer {
   int64_t most_;
   Aim aim_ = Aim::pairs;
   bool larger_ = false;  // sizes are being drawn for larger()
-  bool empty_ = false;   // for failures: the line that is being drawn is to have a side of 0
+  bool empty_ = false;   // for failures: the line that is being drawn is to leave elements out
   Accepts accepts_;
   Dice dice_;
   std::vector<std::string> sources_, seconds_;

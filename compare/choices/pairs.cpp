@@ -20,10 +20,16 @@ int Names::find(const std::string& choice) const {
 }
 
 Numbered Names::numbers(const GroupChoices& line) {
-  Numbered out{{}, line.idle};
+  Numbered out{{}, line.idle, line.working};
   out.numbers.reserve(line.choices.size());
   for (const std::string& choice : line.choices) out.numbers.push_back(number(choice));
   return out;
+}
+
+bool Numbered::exercises(int a, int b) const {
+  bool found = false;
+  each_pair([&](int one, int other) { found |= (one == a && other == b) || (one == b && other == a); });
+  return found;
 }
 
 bool Pairs::add(int a, int b) {

@@ -1,5 +1,5 @@
-// A set of pairs of choices of one group. Two values of one key are no pair. Of a line that computes no
-// element only the pairs with a choice that says so count (GroupChoices::idle).
+// A set of pairs of choices of one group. Two values of one key are no pair. A choice about elements that a
+// line has not is exercised only beside one that says why they are missing (GroupChoices::idle).
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -17,12 +17,13 @@ namespace assay::choices {
 // The choices of one line.
 struct Numbered {
   std::vector<int> numbers;
-  size_t idle = 0;  // as in GroupChoices
+  size_t idle = 0, working = 0;  // as in GroupChoices
   // The pairs that the line exercises.
   template <class Visit> void each_pair(Visit visit) const {
     for (size_t i = 0; i < numbers.size(); ++i)
-      for (size_t j = 0; j < (idle ? std::min(i, idle) : i); ++j) visit(numbers[i], numbers[j]);
+      for (size_t j = 0; j < (i < working ? i : std::min(i, idle)); ++j) visit(numbers[i], numbers[j]);
   }
+  bool exercises(int a, int b) const;
 };
 
 // The choices of a group as numbers, in the order in which they were first met.

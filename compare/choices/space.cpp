@@ -1,7 +1,6 @@
 #include "compare/choices/space.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <utility>
 
@@ -53,7 +52,7 @@ class Search {
     contexts_.resize(found_.names.size());
     for (int n : line.numbers) {
       std::vector<Draft>& known = contexts_[static_cast<size_t>(n)];
-      // Pairs are made of contexts, and a line that computes nothing exercises few.
+      // Pairs are made of contexts, and a line without some of its elements exercises few.
       const bool helps = line.idle == 0 || is_idle(found_.names.name(n)) || known.empty();
       if (helps && known.size() < kContexts) known.push_back(smallest(drawn->draft, found_.names.name(n)));
     }
@@ -138,16 +137,8 @@ class Search {
     if (round % 4 == 2) base.source = added.source, base.sizes = added.sizes;
     if (!added.second.empty() && base.second.empty()) base.format = added.format, base.second = added.second;
     const string &first = found_.names.name(one), &second = found_.names.name(other);
-    if (!is_idle(first) && !is_idle(second)) fill(base);
+    if (!is_idle(first) && !is_idle(second)) drawer_.fill(base);
     take(drawer_.with(std::move(base), {wish_of(first), wish_of(second)}));
-  }
-
-  // Where the first two sizes of a context leave nothing to compute, they become others. The third is the K
-  // of a gemm: a sum of no products is an element all the same.
-  void fill(Draft& draft) {
-    for (int64_t& size : std::span(draft.sizes).first(2))
-      if (size == 0) size = drawer_.dice().pick(std::to_array<int64_t>({1, 16, 32, 128}));
-    draft.keys.erase("noop");
   }
 
   static constexpr size_t kContexts = 4;
@@ -240,7 +231,6 @@ class Filling {
   string best(int a, int b, int candidates) {
     const string& shown = space_.lines[space_.shown_by.at(GroupSpace::pair_key(a, b))];
     const std::vector<Wish> both = {wish_of(names_.name(a)), wish_of(names_.name(b))};
-    const bool idle = is_idle(names_.name(a)) || is_idle(names_.name(b));
     const Draft base = smallest(draft_of(*parse_line(shown)), both);
     string line = shown;
     Numbered chosen = numbers_of(*parse_line(shown));
@@ -249,7 +239,7 @@ class Filling {
       const auto drawn = drawer_.with(base, both, others(a, b));
       if (!drawn) continue;
       Numbered numbers = numbers_of(drawn->problem);
-      if (numbers.idle > 0 && !idle) continue;  // it does not exercise this pair
+      if (!numbers.exercises(a, b)) continue;
       const size_t missing = done_.missing(numbers, space_.valid);
       if (missing <= most) continue;
       most = missing, chosen = std::move(numbers), line = drawn->draft.text();
@@ -277,8 +267,8 @@ class Filling {
   }
 
   // For every other key, in random order but those first that decide which keys apply, the class that has the
-  // most pairs left with what is chosen before it. A line is made to compute nothing only for a pair that
-  // asks for it, because it exercises few others.
+  // most pairs left with what is chosen before it. Elements are left out only for a pair that asks for it,
+  // because such a line exercises few others.
   std::vector<Wish> others(int a, int b) {
     std::map<string, std::vector<int>> classes;
     for (size_t i = 0; i < names_.size(); ++i)

@@ -230,23 +230,26 @@ const Subject* subject_of(const CommonOptions& common, const Subjects& subjects)
   return names.empty() ? nullptr : subjects.find(names[0]);
 }
 
-// The lines of the suite `pairs` in the ops with a format that are asked for: a search misses some pairs
-// (about two in a hundred), and without these lines what it misses would depend on the suite that is asked
-// about.
-std::vector<Problem> lines_of_pairs(const std::string& only, std::ostream& err) {
+// Of these suites the lines of the ops with a format that are asked for. Of `pairs`, where none is named: a
+// search misses some pairs (about two in a hundred), and without these lines what it misses would depend on
+// the suite that is asked about.
+std::vector<Problem> evidence_of(const std::string& suites, const std::string& only, std::ostream& err) {
   std::vector<Problem> out;
   if (!is_about_some(only)) return out;
-  Result<Suite> pairs = load_suite("pairs");
-  if (!pairs) {
-    err << "assay: only the search tells which pairs are valid, for the suite pairs cannot be read: "
-        << pairs.error().text() << "\n";
-    return out;
-  }
-  for (SuiteEntry& e : pairs->entries) {
-    const std::vector<choices::GroupChoices> own = choices::choices_of(e.problem);
-    if (std::any_of(own.begin(), own.end(),
-                    [&](const auto& c) { return c.group.find(only) != std::string::npos; }))
-      out.push_back(std::move(e.problem));
+  for (const std::string& name : split_names(suites.empty() ? "pairs" : suites)) {
+    Result<Suite> suite = load_suite(name);
+    if (!suite && !suites.empty()) throw Refusal{"--evidence: " + suite.error().text()};
+    if (!suite) {
+      err << "assay: only the search tells which pairs are valid, for the suite pairs cannot be read: "
+          << suite.error().text() << "\n";
+      return out;
+    }
+    for (SuiteEntry& e : suite->entries) {
+      const std::vector<choices::GroupChoices> own = choices::choices_of(e.problem);
+      if (std::any_of(own.begin(), own.end(),
+                      [&](const auto& c) { return c.group.find(only) != std::string::npos; }))
+        out.push_back(std::move(e.problem));
+    }
   }
   return out;
 }
@@ -263,7 +266,7 @@ int called(Program& program, CoverageOptions& options) {
   options.space.jobs = common.jobs;
   if (!common.what.empty())
     for (SuiteEntry& e : entries_of(common)) options.lines.push_back(std::move(e.problem));
-  if (!options.cases) options.evidence = lines_of_pairs(options.space.only, std::cerr);
+  if (!options.cases) options.evidence = evidence_of(options.evidence_suites, options.space.only, std::cerr);
   if (subject)
     if (const std::optional<int> ended = ask_subject(options, *subject, std::cerr)) return *ended;
   ProgressLine progress(std::cerr, program.progress);
@@ -311,6 +314,9 @@ void register_coverage(Program& program) {
       "only ops with a format that contain this: 'quantize mxfp8'; with --cases, only units: 'mxfp8 e4m3'");
   c.option("--list", coverage->list, "pairs or cases that are left out, of each op or unit, on the screen")
       .show_default();
+  c.option(
+      "--evidence", coverage->evidence_suites,
+      "suites whose pairs are valid too, beside those that the search finds: 'pairs,ci' (default: pairs)");
   c.option("--json", coverage->json, "write every number, and all that is left out");
   c.option("--complete", coverage->complete, "write a suite here that exercises what is left out");
   c.flag("--whole", coverage->whole, "exit status 1 where a pair, or a case, is left out");

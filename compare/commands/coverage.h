@@ -17,6 +17,7 @@ struct Program;
 struct CoverageOptions {
   std::vector<std::string> suites;  // as they were named
   std::vector<Problem> lines;       // of them; once ask_subject has been called, those that the subject runs
+  std::string evidence_suites;      // their names, joined by commas; empty: pairs
   std::vector<Problem> evidence;    // lines whose pairs are valid, whatever the suite is, so that two compare
   std::string subject;              // empty: every line that the parser accepts
   std::string json;                 // a path; empty: none

@@ -75,24 +75,41 @@ TEST(Choices, NumbersAreClasses) {
   for (const auto& [eps, name] : table) EXPECT_EQ(chosen(eps), name) << eps;
 }
 
+// The pairs that a line exercises, each both ways.
+std::set<string> pairs(const string& text) {
+  Names names;
+  std::set<string> out;
+  for (const GroupChoices& own : choices_of(line(text))) {
+    const Numbered numbers = names.numbers(own);
+    numbers.each_pair([&](int a, int b) {
+      out.insert(names.name(a) + " " + names.name(b));
+      out.insert(names.name(b) + " " + names.name(a));
+      EXPECT_TRUE(numbers.exercises(a, b) && numbers.exercises(b, a)) << text;
+    });
+  }
+  return out;
+}
+
 TEST(Choices, OfALineThatComputesNothingOnlyThePairsThatSaySoCount) {
-  const auto pairs = [](const string& text) {
-    Names names;
-    std::set<string> out;
+  for (const auto& [text, idle] : {std::pair("cast e4m3 0x32 bf16 fill=ties", std::set<string>{"rows=0"}),
+                                   {"cast e4m3 32x0 bf16 fill=ties", {"cols=0"}},
+                                   {"quantize mxfp8 32x32 bf16 fill=ties noop=1", {"noop=1"}},
+                                   {"gemm a=mxfp8 b=mxfp8 0x32x32 a.fill=ties", {"m=0"}},
+                                   {"attention fp8_current 0x32 bf16 heads=1 lengths=0 kv_lengths=0",
+                                    {"rows=0", "kv=0", "lengths=all empty", "kv_lengths=all empty"}}}) {
+    std::set<string> said;
     for (const GroupChoices& own : choices_of(line(text)))
-      names.numbers(own).each_pair([&](int a, int b) {
-        out.insert(names.name(a) + " " + names.name(b));
-        out.insert(names.name(b) + " " + names.name(a));
-      });
-    return out;
-  };
-  for (const auto& [text, idle] : {std::pair("cast e4m3 0x32 bf16 fill=ties", "rows=0"),
-                                   {"cast e4m3 32x0 bf16 fill=ties", "cols=0"},
-                                   {"quantize mxfp8 32x32 bf16 fill=ties noop=1", "noop=1"},
-                                   {"gemm a=mxfp8 b=mxfp8 0x32x32 a.fill=ties", "m=0"}}) {
+      for (const string& choice : own.choices)
+        if (is_idle(choice)) said.insert(choice);
+    EXPECT_EQ(said, idle) << text;
     const std::set<string> of_line = pairs(text);
     EXPECT_FALSE(of_line.empty()) << text;
-    for (const string& pair : of_line) EXPECT_NE(pair.find(idle), string::npos) << text << ": " << pair;
+    for (const string& pair : of_line)
+      EXPECT_TRUE(std::any_of(said.begin(), said.end(),
+                              [&](const string& choice) {
+                                return pair.starts_with(choice + " ") || pair.ends_with(" " + choice);
+                              }))
+          << text << ": " << pair;
   }
   EXPECT_TRUE(pairs("cast e4m3 0x32 bf16 fill=ties").contains("rows=0 fill=ties"));
   const std::set<string> both = pairs("quantize mxfp8 0x32 bf16 fill=ties noop=1");
@@ -100,14 +117,47 @@ TEST(Choices, OfALineThatComputesNothingOnlyThePairsThatSaySoCount) {
     EXPECT_TRUE(both.contains(pair)) << pair;
   EXPECT_FALSE(both.contains("rows=0 rows=0"));
   EXPECT_FALSE(both.contains("cols=32n fill=ties"));
-  // Keys and values have gradients without a query too.
-  const string attention = "attention fp8_current 0x32 bf16 heads=1 kv=";
-  EXPECT_TRUE(pairs(attention + "32 backward=1").contains("source=bf16 cols=32n"));
-  EXPECT_FALSE(pairs(attention + "0 backward=1").contains("source=bf16 cols=32n"));
-  EXPECT_FALSE(pairs(attention + "32").contains("source=bf16 cols=32n"));
   EXPECT_TRUE(pairs("cast e4m3 1x32 bf16 fill=ties").contains("source=bf16 fill=ties"));
-  // A sum of no products is an element all the same.
-  EXPECT_TRUE(pairs("gemm a=mxfp8 b=mxfp8 32x32x0 a.fill=ties").contains("m=32n n=32n"));
+  const std::set<string> members = pairs("split fp8_current 0x32 bf16 groups=0,0 fill=ties");
+  EXPECT_TRUE(members.contains("groups=all empty fill=ties"));
+  EXPECT_FALSE(members.contains("source=bf16 fill=ties"));
+}
+
+// A sum of no products is an element all the same, but its operands have none.
+TEST(Choices, AGemmWithoutProductsHasNoOperands) {
+  const std::set<string> none = pairs("gemm a=mxfp8 b=mxfp8 32x32x0 a.fill=ties"),
+                         one = pairs("gemm a=mxfp8 b=mxfp8 32x32x32 a.fill=ties");
+  EXPECT_TRUE(none.contains("m=32n n=32n"));
+  EXPECT_TRUE(none.contains("m=32n k=0"));
+  EXPECT_TRUE(none.contains("k=0 a.fill=ties"));
+  EXPECT_TRUE(none.contains("k=0 b format=mxfp8"));
+  for (const char* pair : {"m=32n a.fill=ties", "a.fill=ties b.fill=normal", "a.fill=ties b format=mxfp8"}) {
+    EXPECT_FALSE(none.contains(pair)) << pair;
+    EXPECT_TRUE(one.contains(pair)) << pair;
+  }
+}
+
+TEST(Choices, AnAttentionHasLogitsOnlyWithQueriesAndKeys) {
+  const std::set<string> all = pairs("attention fp8_current 16x32 bf16 heads=1 kv=32 backward=1"),
+                         keys = pairs("attention fp8_current 0x32 bf16 heads=1 kv=32 backward=1"),
+                         queries = pairs("attention fp8_current 16x32 bf16 heads=1 kv=0 backward=1");
+  const string codes = "source=bf16 qkv.element=e4m3", gradients = "qkv.element=e4m3 dqkv.element=e4m3",
+               output = "o.element=e4m3 do.element=e4m3", logits = "mask=none s.element=e4m3",
+               format = "inner format=fp8_current exp=exact", products = "s.element=e4m3 dp.element=e4m3";
+  for (const string& pair : {codes, gradients, output, logits, format, products})
+    EXPECT_TRUE(all.contains(pair)) << pair;
+  for (const string& pair : {codes, gradients}) {  // those of keys and values, or those of queries
+    EXPECT_TRUE(keys.contains(pair)) << pair;
+    EXPECT_TRUE(queries.contains(pair)) << pair;
+  }
+  EXPECT_TRUE(queries.contains(output));
+  EXPECT_FALSE(keys.contains(output));
+  for (const string& pair : {logits, format, products}) {
+    EXPECT_FALSE(keys.contains(pair)) << pair;
+    EXPECT_FALSE(queries.contains(pair)) << pair;
+  }
+  EXPECT_TRUE(keys.contains("rows=0 s.element=e4m3"));
+  EXPECT_TRUE(queries.contains("kv=0 mask=none"));
 }
 
 // Every word of every key that is a list is drawn: a new key or value needs no row here.
