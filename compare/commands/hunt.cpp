@@ -17,6 +17,7 @@
 #include "compare/commands/hunt/cause.h"
 #include "compare/commands/hunt/edges.h"
 #include "compare/commands/hunt/folder.h"
+#include "compare/commands/hunt/known_causes.h"
 #include "compare/commands/hunt/lines.h"
 #include "compare/commands/hunt/table.h"
 #include "compare/commands/kept_results.h"
@@ -80,22 +81,21 @@ class Hunt {
         progress_(err, options.progress),
         lines_(options.seed, options.max_elements, options.only),
         edges_({options.edges, options.subject, options.plugin, options.folder, options.only,
-                options.max_elements, options.seed}) {
+                options.max_elements, options.seed}),
+        causes_(folder.findings()) {
     settings_ = options.settings;
     settings_.subjects = {options.subject};
     if (Subject* reference = subjects.find("reference")) lines_.look_at_values(*reference);
     for (const Problem& p : folder.earlier().kept) lines_.know(p);
-    for (const Finding& f : folder.findings()) {
-      (f.looked ? causes_ : unlooked_).insert(f.cause);
+    for (const Finding& f : folder.findings())
       for (const std::string& text : {f.drawn, f.line})
         if (const Result<Problem> p = parse_line(text)) lines_.near_trouble(*p);
-    }
     record(to_json(folder.head()));
   }
 
   // The lines of found.cases once more. Where a line passes on which a sanitizer found something, the
-  // instrumented program is asked. A cause of which every line passes now is mended, and found again if it
-  // comes back. A cause that an earlier run had no time for is looked for.
+  // instrumented program is asked. A finding whose line passes now is mended. A cause that an earlier run had
+  // no time for is looked for.
   void repeat(const std::vector<Problem>& found) {
     if (found.empty()) return;
     std::set<std::string> passing;
@@ -117,10 +117,9 @@ class Hunt {
       if (f.claim != hunting::kOfASanitizer) return passing.contains(f.line);
       return said.contains(f.line) && is_other_end(f, said.at(f.line));
     };
-    for (const Finding& f : folder_.findings())
-      if (is_mended(f)) causes_.erase(f.cause), unlooked_.erase(f.cause);
-    for (const Finding& f : folder_.findings())
-      if (!is_mended(f)) (f.looked ? causes_ : unlooked_).insert(f.cause);
+    std::vector<Finding> left = folder_.findings();
+    std::erase_if(left, is_mended);
+    causes_ = hunting::KnownCauses(left);
     look_into(unlooked);
     look_into_ends();
     for (const auto& one : said) {
@@ -393,7 +392,7 @@ class Hunt {
   void add_end(Finding end) {
     if (over()) {
       end.looked = false;
-    } else if (!causes_.contains(end.cause)) {
+    } else if (!causes_.has(end.cause)) {
       progress_.show("shrinking " + end.drawn);
       shrink_end(end, subjects_, cause_options(), [&](const Problem& p) {
         const Result<std::string> said = edges_.said_of(p);
@@ -410,8 +409,7 @@ class Hunt {
   void look_into_ends() {
     if (options_.edges.empty()) return;
     for (const Finding& f : std::vector(folder_.findings())) {
-      const bool unlooked = !f.looked && f.claim == hunting::kOfASanitizer && unlooked_.contains(f.cause) &&
-                            !causes_.contains(f.cause);
+      const bool unlooked = !f.looked && f.claim == hunting::kOfASanitizer && causes_.waits(f.cause);
       const Result<Problem> p = parse_line(f.drawn);
       if (unlooked && p && !over()) add_end(hunting::finding_of_end(*p, f.headline));
     }
@@ -428,21 +426,9 @@ class Hunt {
     return named;
   }
 
-  // Whether the cause is known, or the line stands in found.cases under the name of another cause: one small
-  // line rarely has two faults, and often several names. A sanitizer names one place.
-  bool is_known(const Finding& f) {
-    if (!f.looked) return causes_.contains(f.cause) || !unlooked_.insert(f.cause).second;
-    const bool known = !causes_.insert(f.cause).second;
-    if (f.claim == hunting::kOfASanitizer) return known;
-    return known ||
-           std::any_of(folder_.findings().begin(), folder_.findings().end(), [&](const Finding& old) {
-             return old.line == f.line && old.looked && causes_.contains(old.cause);
-           });
-  }
-
   void add(Finding f) {
     if (trouble_) return;
-    if (is_known(f)) {  // what a known cause has shown again
+    if (!causes_.add(f, folder_.findings())) {  // what a known cause has shown again
       if (auto error = folder_.dropped()) trouble_ = error;
       return;
     }
@@ -465,7 +451,7 @@ class Hunt {
   Lines lines_;
   hunting::Edges edges_;
   RunSettings settings_;
-  std::set<std::string> causes_, unlooked_;  // of findings; of those whose cause was not looked for
+  hunting::KnownCauses causes_;
   struct Kind {
     size_t seen = 0;     // how many of its lines were explained
     size_t small = 0;    // how many more were, because they are small

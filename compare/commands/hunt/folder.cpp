@@ -89,6 +89,7 @@ std::optional<Error> Folder::read() {
   Result<Earlier> earlier = read_texts(path_, head_, now);
   if (!earlier) return earlier.error();
   earlier_ = std::move(*earlier);
+  findings_ = earlier_.findings;
   if (auto error = rewrite(kRecords, before.records, now.records)) return error;
   if (auto error = rewrite(kKept, before.kept, now.kept)) return error;
   return rewrite(kFound, before.found, now.found);
@@ -147,7 +148,7 @@ std::optional<Error> Folder::append(const char* name, const string& text) {
 std::optional<Error> Folder::keep(const string& line) { return append(kKept, line); }
 
 std::optional<Error> Folder::add(const Finding& f) {
-  earlier_.findings.push_back(f);
+  findings_.push_back(f);
   if (auto error = append(kRecords, json::dump(to_json(f)))) return error;
   return append(kFound, found_text(f));
 }

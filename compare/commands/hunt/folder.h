@@ -34,10 +34,9 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
 
   const Head& head() const { return head_; }
-  // Its findings are those of findings().
   const Earlier& earlier() const { return earlier_; }
   // Those of earlier runs, and those added since.
-  const std::vector<Finding>& findings() const { return earlier_.findings; }
+  const std::vector<Finding>& findings() const { return findings_; }
   // The lines of found.cases (found_lines).
   Result<std::vector<Problem>> found() const;
 
@@ -66,6 +65,7 @@ class Folder {
   Head head_;
   int lock_ = -1;  // a descriptor
   Earlier earlier_;
+  std::vector<Finding> findings_;
 };
 
 }  // namespace assay::hunting

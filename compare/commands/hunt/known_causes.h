@@ -1,0 +1,30 @@
+// The causes that a hunt knows, so that it reports each once.
+#pragma once
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compare/commands/hunt/records.h"
+
+namespace assay::hunting {
+
+class KnownCauses {
+ public:
+  // Those of findings that are not mended. A cause whose findings are all mended is found again if it comes
+  // back.
+  explicit KnownCauses(const std::vector<Finding>& not_mended);
+
+  bool has(const std::string& cause) const { return looked_.contains(cause); }
+  // Whether nobody has looked for it yet.
+  bool waits(const std::string& cause) const { return unlooked_.contains(cause) && !has(cause); }
+  // Whether the finding says something new beside `earlier`, which are all before it. Its cause is known from
+  // then on. A line that stands there under the name of another cause is not new: one small line rarely has
+  // two faults, and often several names. A sanitizer names one place, so that its causes stand for
+  // themselves.
+  bool add(const Finding&, const std::vector<Finding>& earlier);
+
+ private:
+  std::set<std::string> looked_, unlooked_;  // those that were looked for; those that only a kind stands for
+};
+
+}  // namespace assay::hunting

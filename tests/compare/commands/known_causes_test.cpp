@@ -1,0 +1,54 @@
+// Which causes a hunt reports, and which it knows already.
+#include "compare/commands/hunt/known_causes.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "compare/commands/hunt/cause.h"
+
+namespace assay::hunting {
+namespace {
+
+Finding finding(const std::string& cause, const std::string& line, bool looked = true) {
+  Finding f;
+  f.cause = cause, f.line = line, f.looked = looked;
+  return f;
+}
+
+TEST(KnownCauses, ACauseIsNewOnce) {
+  KnownCauses known({finding("old", "line 1")});
+  EXPECT_TRUE(known.has("old"));
+  EXPECT_FALSE(known.add(finding("old", "line 2"), {}));
+  EXPECT_FALSE(known.has("new"));
+  EXPECT_TRUE(known.add(finding("new", "line 2"), {}));
+  EXPECT_TRUE(known.has("new"));
+  EXPECT_FALSE(known.add(finding("new", "line 3"), {}));
+}
+
+TEST(KnownCauses, ACauseThatNobodyLookedForWaits) {
+  KnownCauses known({finding("kind", "line 1", false)});
+  EXPECT_FALSE(known.has("kind"));
+  EXPECT_TRUE(known.waits("kind"));
+  EXPECT_FALSE(known.add(finding("kind", "line 2", false), {})) << "it stands there already";
+  EXPECT_TRUE(known.add(finding("kind", "line 1"), {finding("kind", "line 1", false)}))
+      << "now it is looked for";
+  EXPECT_FALSE(known.waits("kind"));
+  EXPECT_FALSE(known.add(finding("kind", "line 3", false), {}));
+  EXPECT_FALSE(known.waits("another"));
+}
+
+TEST(KnownCauses, ALineUnderAnotherCauseIsNotNew) {
+  const Finding first = finding("one name", "line 1");
+  EXPECT_FALSE(KnownCauses({first}).add(finding("another name", "line 1"), {first}));
+  EXPECT_TRUE(KnownCauses({first}).add(finding("another name", "line 2"), {first}));
+  EXPECT_TRUE(KnownCauses({}).add(finding("another name", "line 1"), {first})) << "the first is mended";
+  const Finding unlooked = finding("one name", "line 1", false);
+  EXPECT_TRUE(KnownCauses({unlooked}).add(finding("another name", "line 1"), {unlooked}));
+  Finding end = finding("what a sanitizer says", "line 1");
+  end.claim = kOfASanitizer;
+  EXPECT_TRUE(KnownCauses({first}).add(end, {first}));
+}
+
+}  // namespace
+}  // namespace assay::hunting
