@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What ci/mutants and ci/faults stand on: an edit that does not compile in a folded build is left to a build of its own, the sources pass before any edit is judged alone, and
-runs leave nothing in the temporary folder. With programs that are scripts and a compiler that is a function; given a test program of a build, also that it leaves nothing.
+runs leave nothing in the temporary folder; and what ci/hunt counts. With programs that are scripts and a compiler that is a function; given a test program of a build, also that it leaves nothing.
 
     tests/self/mutants/test_judges.py [TEST_PROGRAM]
 
 The last line is `N passed, N failed, N skipped`.
 """
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -120,8 +122,20 @@ def a_program_leaves_nothing(program):
     return run
 
 
+def lines_of_a_hunt(folder):
+    """Every line that was judged counts once, over all runs of a folder; a line that a kill cut short is no record."""
+    loader = importlib.machinery.SourceFileLoader("hunt", str(kHere.parents[3] / "ci/hunt"))
+    hunt = importlib.util.module_from_spec(importlib.util.spec_from_loader("hunt", loader))
+    loader.exec_module(hunt)
+    (folder / "hunt.jsonl").write_text('{"schema": "assay.hunt/1", "seed": 3}\n{"record": "first", "lines": 700}\n{"record": "batch", "lines": 90}\n'
+                                       '{"record": "edges", "lines": 8}\n{"record": "finding", "cause": "x"}\n{"record": "batch", "li')
+    counted = hunt.lines(folder), hunt.findings(folder), hunt.lines(folder / "nowhere")
+    return [] if counted == (798, 1, 0) else [f"lines, findings and lines of no folder: {counted}"]
+
+
 def main():
     cases = {
+        "lines of a hunt": lines_of_a_hunt,
         "what a folded build blames": blamed_in_a_folded_build,
         "a test that fails with nothing edited": of_judges(unedited_fails),
         "what passed with nothing edited": of_judges(unedited_passes_once),
