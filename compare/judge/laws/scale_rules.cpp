@@ -27,7 +27,7 @@ bool nvfp4_scale_fits(const Quantizer& q, Encoding source, const TensorScales& t
     return true;  // b / 6 is subnormal, and may be 0
   const Encoding e = Encoding::e4m3;
   const bool sixth = n.nvfp4_scale == Nvfp4Scale::quotient_first || n.nvfp4_scale == Nvfp4Scale::decode ||
-                     n.nvfp4_scale == Nvfp4Scale::unit;  // decode_first rounds b / P first: within the slack
+                     n.nvfp4_scale == Nvfp4Scale::unit;
   const double b = sixth ? Division(q, source).rounded(amax / 6) : amax / 6;  // N17.14
   const bool overflows =
       (n.nvfp4_scale == Nvfp4Scale::decode_product || n.nvfp4_scale == Nvfp4Scale::given_product) &&
@@ -40,7 +40,8 @@ bool nvfp4_scale_fits(const Quantizer& q, Encoding source, const TensorScales& t
                        : n.nvfp4_floor == Nvfp4Floor::one && exact > 0 ? 0x1p-9
                                                                        : 0.0;
   const double v = std::max(exact, least);
-  const double slack = std::isfinite(v) ? v * 0x1p-21 + narrowing(v) : 0;
+  const double before = n.nvfp4_scale == Nvfp4Scale::decode_first ? 0x1p-150 / 6 : 0;  // of fl(b / P)
+  const double slack = std::isfinite(v) ? v * 0x1p-21 + narrowing(v) + before : 0;
   const auto fits = [&](uint32_t c) {
     if (n.scale_round == ScaleRound::rne) return nearest(e, c, v, slack, {}).empty();
     if (n.scale_round == ScaleRound::away_240) return fits_away_240(c, v, slack);
