@@ -1,5 +1,6 @@
 """Runs commands whose last line counts `N passed, N failed, N skipped` (bench: `N timed`), and adds the counts up."""
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -7,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as xml
 
@@ -47,14 +49,22 @@ def read_junit(path):
     return Tally(int(suite["tests"]) - failed - skipped, failed, skipped)
 
 
+@contextlib.contextmanager
+def own_temporary_folder(env=None):
+    """The variables `env`, or those of this process, under which a command has a temporary folder of its own. It is removed when the command has ended."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield {**(os.environ if env is None else env), "TMPDIR": folder}
+
+
 def run_counted(name, command, timeout, tail=60, says="", **options):
     """Runs one command and returns its tally. No count line, an exit status that the count does not explain, nothing
-    that passed, running out of time, and, where nothing failed, an output without the text `says` are each one
-    failure more. Prints the output's tail where something failed."""
+    passed, running out of time, and, where nothing failed, an output without the text `says` are each one
+    failure more. Prints the output's tail where something failed. What pytest or a browser leaves in the temporary folder is removed."""
     start = time.monotonic()
     try:
-        done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=timeout, errors="replace", **options)
+        with own_temporary_folder(options.pop("env", None)) as env:
+            done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  timeout=timeout, errors="replace", env=env, **options)
         output, status = done.stdout, done.returncode
     except subprocess.TimeoutExpired as late:
         output, status = (late.stdout or b"").decode(errors="replace"), f"no end within {timeout} s"

@@ -3,6 +3,7 @@ import argparse
 import concurrent.futures
 import importlib.util
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -10,26 +11,27 @@ import sys
 import tempfile
 import time
 
-from tally import ROOT, Tally, build, cores, finish, run_counted
+from tally import ROOT, Tally, build, cores, finish, own_temporary_folder, run_counted
 
 kTimeout = 900   # seconds for one program
 kLong = ("test_commands", "test_compare", "test_diagnosis", "test_diagnosis_benchmark", "test_every_key")   # half a minute and more
 
 
 def run_program(program, launcher=()):
-    """Runs one GoogleTest program, by the words `launcher` where it cannot start itself. Returns its tally, seconds, and what to print when something failed."""
+    """Runs one GoogleTest program, by the words `launcher` where it cannot start itself. A file that it leaves in the temporary folder is one failure more.
+    Returns its tally, seconds, and what to print when something failed."""
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, own_temporary_folder() as env:
         report = pathlib.Path(folder) / "report.json"
         try:
             done = subprocess.run([*launcher, program, f"--gtest_output=json:{report}", "--gtest_color=no", "--gtest_brief=1"], cwd=ROOT,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=kTimeout)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=kTimeout, env=env)
             output, status = done.stdout.decode(errors="replace"), done.returncode
         except subprocess.TimeoutExpired as late:
             output, status = (late.stdout or b"").decode(errors="replace"), f"no end within {kTimeout} s"
         except OSError as error:
             output, status = str(error), "cannot be started"
-        seconds = time.monotonic() - start
+        seconds, left = time.monotonic() - start, sorted(os.listdir(env["TMPDIR"]))
         tally, notes = Tally(), []
         try:
             suites = json.loads(report.read_text())["testsuites"]
@@ -49,6 +51,9 @@ def run_program(program, launcher=()):
     elif status != 0 and tally.failed == 0:
         tally.failed += 1
         notes += [f"every test passed, yet exit {status}", *output.splitlines()[-40:]]
+    if left:
+        tally.failed += 1
+        notes.append(f"left in the temporary folder: {', '.join(left)}")
     return tally, seconds, notes
 
 
