@@ -21,6 +21,7 @@ enum class Inputs : uint8_t {
   amax_rows,
   blocks,
   scaled_elements,
+  coded_blocks,
   amax_pairs,
   stochastic,
   drawn_floats
@@ -51,6 +52,7 @@ Domain domain_of(Inputs inputs, const Problem& p, CertifyExtent extent) {
     case Inputs::amax_rows: return amax_rows(p.x.shape.cols);
     case Inputs::blocks: return blocks(p);
     case Inputs::scaled_elements: return scaled_elements(p);
+    case Inputs::coded_blocks: return coded_blocks(p, extent);
   }
   return {};
 }
@@ -58,7 +60,7 @@ Domain domain_of(Inputs inputs, const Problem& p, CertifyExtent extent) {
 // Whether the part counts rows, and not elements or columns.
 bool has_rows(Inputs inputs, const Problem& p) {
   return inputs == Inputs::amax_rows || inputs == Inputs::amax_pairs || inputs == Inputs::scaled_elements ||
-         (inputs == Inputs::blocks && p.row);
+         inputs == Inputs::coded_blocks || (inputs == Inputs::blocks && p.row);
 }
 
 // Who must agree. Element arithmetic runs on its own over everything; the kernels around it, twice, over what
@@ -72,11 +74,13 @@ Sides element_sides(bool full) {
   const Sides sides = with({}, {"lanes", "lanes_twin", "headers"});
   return full ? with(sides, {"mpfr", "simd", "host"}) : sides;
 }
-Sides kernel_sides(bool full) {
-  Sides sides = {{"host", {}}, {"host", {.threads = 1, .order = 17, .poison = 0xA5, .alignment = 4}}};
-  if (full)
-    for (const Architecture a : kArchitectures) sides.push_back({"ptx", {.architecture = a}});
+Sides with_ptx(Sides sides) {
+  for (const Architecture a : kArchitectures) sides.push_back({"ptx", {.architecture = a}});
   return sides;
+}
+Sides kernel_sides(bool full) {
+  const Sides sides = {{"host", {}}, {"host", {.threads = 1, .order = 17, .poison = 0xA5, .alignment = 4}}};
+  return full ? with_ptx(sides) : sides;
 }
 Sides policy_sides(bool full) {
   const Sides sides = with({}, {"host", "host_general"});
@@ -88,6 +92,10 @@ Sides block_sides(bool full) {
 Sides stochastic_sides(bool full) {
   const Sides sides = with(kernel_sides(false), {"host_general"});
   return full ? with(sides, {"lanes", "lanes_twin"}) : sides;
+}
+Sides decode_sides(bool full) {
+  const Sides sides = with(kernel_sides(false), {"host_general"});
+  return full ? with_ptx(sides) : sides;
 }
 Sides amax_sides(bool full) { return full ? with({}, {"host", "simd"}) : with({}, {"host"}); }
 Sides vector_sides(bool) { return with({}, {"simd"}); }
@@ -174,6 +182,14 @@ constexpr Row kRows[] = {
      "quantize fp8_current {1632x1 bf16,1632x1 f32,992x1 f16} dir=col element={e4m3,e5m2} pow2={0,1} "
      "amax=0x40490FDB",
      "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8", Inputs::blocks, block_sides},
+    // Codes and scales, on the way back.
+    {"", "dequantize mxfp8 1x32 f32 dir=row element={e4m3,e5m2} out={f32,bf16,f16}", "N5.9",
+     Inputs::coded_blocks, decode_sides},
+    {"", "dequantize mxfp6 1x32 f32 dir=row element={e2m3,e3m2} out={f32,bf16,f16}", "N5.9",
+     Inputs::coded_blocks, decode_sides},
+    {"", "dequantize mxfp4 1x32 f32 dir=row out={f32,bf16,f16}", "N5.9", Inputs::coded_blocks, decode_sides},
+    {"", "dequantize nvfp4 1x16 f32 dir=row out={f32,bf16,f16}", "N10.14 N10.15", Inputs::coded_blocks,
+     decode_sides},
     // Scales.
     {"", "scale_chain {mxfp8,mxfp6,mxfp4} 1x1 e8m0", "N5.4 N5.9", Inputs::codes, kernel_sides},
     {"", "scale_chain mxfp8 1x1 f32 element={e4m3,e5m2}", "N5.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},
@@ -259,6 +275,7 @@ std::vector<CertifyPart> certify_parts(CertifyExtent extent) {
       part.sides = row.sides(full);
       part.sha256 = full;
       if (row.inputs == Inputs::scaled_elements) part.piece = kCertifyPiece / p->x.shape.cols;
+      if (row.inputs == Inputs::coded_blocks) part.piece = rows_of_an_amax(*p);
       if (row.inputs == Inputs::stochastic && p->as<Cast>()->sr_rule == SrRule::integer) {
         part.law_words = "of the 256 bytes floor(256 f) take a value up, the others leave it";
         part.law = counts_are_right;

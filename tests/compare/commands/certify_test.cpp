@@ -469,6 +469,7 @@ TEST(Certify, EveryPartIsALineWithInputs) {
         const int64_t from = std::max<int64_t>(first, 0), n = std::min<int64_t>(7, part.domain.count - from);
         const std::vector<PlaneData> whole = filled(part, from, n), last = filled(part, from + n - 1, 1);
         for (size_t i = 0; i < whole.size(); ++i) {
+          if (whole[i].plane.name == "row.scale_inv") continue;  // has rows of padding; a test below reads it
           const bool one = whole[i].bytes.size() == last[i].bytes.size();  // the amax of a tensor
           EXPECT_EQ(one ? whole[i].bytes : last_of(whole[i], n), last[i].bytes) << part.name << " " << from;
         }
@@ -518,6 +519,39 @@ TEST(Certify, FullHoldsTheDefaultAndMore) {
         Row{"under scales: quantize mxfp8 f32 dir=row", 29 << 19, 29 << 19}}) {
     EXPECT_GE(full_part(row.name).domain.count, row.least) << row.name;
     EXPECT_LE(full_part(row.name).domain.count, row.most) << row.name;
+  }
+}
+
+// Every code of an element meets every code of a scale; of NVFP4 once under each amax, which are of bf16.
+TEST(Certify, CodedBlocksHoldEveryPairOfCodes) {
+  struct Row {
+    const char* name;
+    size_t pairs, amaxes;
+  };
+  for (const Row& row :
+       {Row{"dequantize mxfp8 f32", 1 << 16, 1}, Row{"dequantize mxfp8 f32 out=f16 element=e5m2", 1 << 16, 1},
+        Row{"dequantize mxfp6 f32 element=e3m2", 1 << 14, 1}, Row{"dequantize mxfp4 f32", 1 << 12, 1},
+        Row{"dequantize nvfp4 f32 out=bf16", 1 << 12, 1 << 15}}) {
+    const CertifyPart& part = full_part(row.name);
+    ASSERT_EQ(part.domain.count, part.piece * static_cast<int64_t>(row.amaxes)) << row.name;
+    std::set<uint32_t> amaxes;
+    for (const int64_t piece :
+         {int64_t{0}, static_cast<int64_t>(row.amaxes) / 2, static_cast<int64_t>(row.amaxes) - 1}) {
+      const std::vector<PlaneData> inputs = filled(part, piece * part.piece, part.piece);
+      const PlaneData &data = *find_plane(inputs, "row.data"), &scales = *find_plane(inputs, "row.scale_inv");
+      std::set<std::pair<uint32_t, uint32_t>> pairs;
+      const int64_t length = part.problem.x.shape.cols;
+      for (int64_t i = 0; i < part.piece; ++i)
+        for (int64_t j = 0; j < length; ++j)
+          pairs.emplace(code_at(data.plane, data.bytes, i * length + j),
+                        code_at(scales.plane, scales.bytes, i * scales.plane.padded.cols));
+      EXPECT_EQ(pairs.size(), row.pairs) << row.name;
+      if (const PlaneData* amax = find_plane(inputs, "row.amax"))
+        amaxes.insert(code_at(amax->plane, amax->bytes, 0));
+    }
+    if (row.amaxes > 1) {
+      EXPECT_EQ(amaxes, (std::set<uint32_t>{0, 0x40000000, 0x7FFF0000})) << row.name;
+    }
   }
 }
 
