@@ -132,7 +132,7 @@ def stage_asan(args):
         tally += run_counted(f"asan records {name}", [program, "vectors", "fixtures/witness", "--subject", "reference", "--filter", f"{name}#"], 900)
     if args.nightly:
         tally += run_counted("asan python", ["ci/python", "--asan-whole"], 8 * 3600)
-        tally += run_counted("fuzz", ["ci/fuzz", "--minutes", "22"], 2 * 3600)
+        tally += run_counted("fuzz", ["ci/fuzz", "--minutes", "30"], 2 * 3600)
     return tally
 
 
@@ -199,9 +199,18 @@ def stage_faults(args):
     return tally + run_counted("mutants", ["ci/mutants", "--minutes", "30", "--seed", str(count_of_commits())], 2 * 3600, tail=80)
 
 
+def rounding_cases(program):
+    """Whether the lines of three suites reach every rounding case together, on the reference."""
+    done = subprocess.run([program, "coverage", "smoke", "pairs", "ci", "--cases", "--whole"], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        print(done.stdout)
+    print(f"rounding cases               {done.stdout.splitlines()[-1] if done.stdout else 'nothing was said'}")
+    return Tally(passed=done.returncode == 0, failed=done.returncode != 0)
+
+
 def stage_hunt(args):
-    """Kernels with one planted bug each: the hunt finds them, and a right one passes. And the covering array, the suite `pairs`. A tenth of the kernels and a fifth
-    of the suite, which move on with every commit; with --nightly all, whether the suite still has every valid pair, and three minutes for each
+    """Kernels with one planted bug each: the hunt finds them, and a right one passes. The covering array, the suite `pairs`, and whether the suites reach every rounding
+    case. A tenth of the kernels and a fifth of the suite `pairs`, which move on with every commit; with --nightly all, whether the suite still has every valid pair, and three minutes for each
     hunt of our own two sides."""
     program = build("cpu", "assay")
     if program is None or build("cpu", "planted_plugins") is None:
@@ -211,7 +220,7 @@ def stage_hunt(args):
     pairs = run_counted("pairs", [program, "run", "pairs", "--subject", "host", *shard], 1800)
     hunt = ["--minutes", "1"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 10 + 1}/10"]
     right = run_counted("a right kernel", [program, "run", "smoke", "--plugin", program.parent.parent / "plugins/libplanted_no_slip.so"], 600)
-    tally = pairs + Tally(right.passed, right.failed) + run_counted("hunted", ["ci/hunted", *hunt, program], 2 * 3600)
+    tally = pairs + rounding_cases(program) + Tally(right.passed, right.failed) + run_counted("hunted", ["ci/hunted", *hunt, program], 2 * 3600)
     if not args.nightly:
         return tally
     tally += run_counted("pairs are whole", ["ci/pairs", "--check", program], 2 * 3600)

@@ -290,8 +290,9 @@ void register_coverage(Program& program) {
   CommonOptions& common = program.common;
   Command c(program.app, "coverage", "which pairs of key values a suite exercises, or which rounding cases");
   c.footer(
-      "A pair of values is valid if the parser accepts some line that exercises both; the command finds all "
-      "of them by asking it (docs/hunt.md). With --cases it counts rounding cases instead: it runs every "
+      "A pair of values is valid if the parser accepts some line that exercises both; the command finds "
+      "nearly all of them by asking it, and takes those of the suite pairs, or of --evidence, as valid too "
+      "(docs/hunt.md). With --cases it counts rounding cases instead: it runs every "
       "line on the reference and looks at each step of each element. A unit is a format with its element "
       "encoding, a target of the op cast, or another op.\n"
       "Examples:\n"
