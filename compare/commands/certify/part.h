@@ -15,7 +15,10 @@ namespace assay {
 // How much a certificate holds: every rounding boundary; every float; or whatever can be counted, by every
 // method and witness (`--full`).
 enum class CertifyExtent : uint8_t { quick, floats, full };
-std::string_view name(CertifyExtent);  // as the certificate writes it: "quick", "default", "full"
+// As the certificate writes it.
+constexpr std::string_view name(CertifyExtent extent) {
+  return extent == CertifyExtent::quick ? "quick" : extent == CertifyExtent::floats ? "default" : "full";
+}
 
 // What stands in the input planes of a part: element i of `count`, in order.
 struct Domain {

@@ -246,15 +246,6 @@ Problem CertifyPart::sized(int64_t n) const {
   return p;
 }
 
-std::string_view name(CertifyExtent extent) {
-  switch (extent) {
-    case CertifyExtent::quick: return "quick";
-    case CertifyExtent::floats: return "default";
-    case CertifyExtent::full: break;
-  }
-  return "full";
-}
-
 std::vector<CertifyPart> certify_parts(CertifyExtent extent) {
   const bool full = extent == CertifyExtent::full;
   std::vector<CertifyPart> out;
