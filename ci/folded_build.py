@@ -2,7 +2,6 @@
 import os
 import re
 import subprocess
-import tempfile
 
 import fold
 import source_copy
@@ -10,11 +9,6 @@ from tally import ROOT, cores
 
 # A copy is compiled by the same paths as the sources (as ci/build says them to ccache), so what is not edited comes from the cache.
 kEnvironment = {**os.environ, "CCACHE_BASEDIR": str(ROOT)}
-
-
-def temporary_folder():
-    """A folder for what one run of a judge leaves behind (TMPDIR), which ends with it, whatever became of the run."""
-    return tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
 
 
 def compiled(tree, targets, errors=0):

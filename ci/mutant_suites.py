@@ -11,7 +11,7 @@ import time
 import folded_build
 import mutant_build
 from remembered import Remembered, digest, read_json, write_whole
-from tally import ROOT, read_tally
+from tally import ROOT, own_temporary_folder, read_tally
 
 
 def judged(name, subject, shards):
@@ -115,8 +115,8 @@ class Judges:
     def run(self, command, number, limit, reached=None):
         """Exit status, or "hangs"; output; seconds."""
         start = time.monotonic()
-        with folded_build.temporary_folder() as folder:   # an edit that crashes a test leaves its files
-            environment = {**os.environ, "TMPDIR": folder, "ASSAY_MUTANT": str(number), **({"ASSAY_MUTANTS_REACHED": str(reached)} if reached else {})}
+        with own_temporary_folder() as environment:   # an edit that crashes a test leaves its files
+            environment = {**environment, "ASSAY_MUTANT": str(number), **({"ASSAY_MUTANTS_REACHED": str(reached)} if reached else {})}
             process = subprocess.Popen([self.bin / command[0], *command[1:]], cwd=mutant_build.kTree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                        start_new_session=True)
             try:

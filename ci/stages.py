@@ -201,16 +201,18 @@ def stage_faults(args):
 
 def rounding_cases(program):
     """Whether the lines of three suites reach every rounding case together, on the reference."""
-    done = subprocess.run([program, "coverage", "smoke", "pairs", "ci", "--cases", "--whole"], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    command = [program, "coverage", "smoke", "pairs", "ci", "--cases", "--whole"]
+    done = subprocess.run(["timeout", "1800", *command], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
     if done.returncode != 0:
         print(done.stdout)
-    print(f"rounding cases               {done.stdout.splitlines()[-1] if done.stdout else 'nothing was said'}")
+    said = done.stdout.splitlines()[-1] if done.stdout else "nothing was said"
+    print(f"rounding cases               {said}, exit {done.returncode}", flush=True)
     return Tally(passed=done.returncode == 0, failed=done.returncode != 0)
 
 
 def stage_hunt(args):
-    """Kernels with one planted bug each: the hunt finds them, and a right one passes. The covering array, the suite `pairs`, and whether the suites reach every rounding
-    case. A tenth of the kernels and a fifth of the suite `pairs`, which move on with every commit; with --nightly all, whether the suite still has every valid pair, and three minutes for each
+    """Hunts kernels with one planted bug each, runs a right one and the suite `pairs`, and asks whether the suites reach every rounding case. Each commit takes a tenth
+    of the kernels and a fifth of the suite `pairs`, which move on with every commit; with --nightly all, whether the suite still has every valid pair, and three minutes for each
     hunt of our own two sides."""
     program = build("cpu", "assay")
     if program is None or build("cpu", "planted_plugins") is None:

@@ -52,7 +52,7 @@ def read_junit(path):
 @contextlib.contextmanager
 def own_temporary_folder(env=None):
     """The variables `env`, or those of this process, under which a command has a temporary folder of its own. It is removed when the command has ended."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True) as folder:
         yield {**(os.environ if env is None else env), "TMPDIR": folder}
 
 

@@ -80,7 +80,7 @@ def other_judges(program, vectors):
     yield counted("python assay_pack", python_with_numpy(), "tests/python/test_assay_pack.py", program)
     yield counted("attention witness", sys.executable, "tests/reference/attention_witness.py", program)
     yield counted("KV cache witness", sys.executable, "tests/reference/kv_cache_witness.py", program)
-    yield counted("temporary files", sys.executable, "tests/self/mutants/test_judges.py", program.parent / "test_env")
+    yield counted("scripts", sys.executable, "tests/self/mutants/test_judges.py", program.parent / "test_env")
     yield counted("resumed runs", sys.executable, "tests/compare/process/test_resumed_runs.py", program)
     yield lambda: browser_pages(program)
 

@@ -58,11 +58,14 @@ class Work {
   explicit Work(const Problem& p) : any_(p.x.shape.count() > 0 && noop_of(p) != kOne) {
     if (const Gemm* g = p.as<Gemm>()) operands_ = g->k > 0;
     if (!p.as<Attention>()) return;
-    const AttentionSizes n = attention_sizes(p);
     attention_ = true;
-    queries_ = n.rows() > 0;
-    logits_ = queries_ && n.kv > 0;
-    any_ = queries_ || n.kv_rows() > 0;
+    any_ = false;
+    for (int64_t b = 0; b < attention_sizes(p).batch; ++b) {
+      const bool queries = q_length(p, b) > 0, keys = kv_length(p, b) > 0;
+      queries_ |= queries;
+      logits_ |= queries && keys;
+      any_ |= queries || keys;
+    }
   }
 
   // Whether there is an element about which this key decides, as choices_of names it: "row.round", "a
@@ -73,13 +76,14 @@ class Work {
                          [&](string_view start) { return key.starts_with(start); });
     };
     if (!any_) return false;
-    if (!attention_) return operands_ || !of(kOfOperands);
+    if (!attention_) return operands_ || !(of(kOfOperands) || key == "op" || key == "sum");
     return of(kOfLogits) ? logits_ : of(kOfQueries) ? queries_ : true;
   }
 
  private:
   static constexpr F32Bits kOne = 0x3F800000;
-  static constexpr string_view kOfOperands[] = {"a.", "b.", "a format", "b format"};
+  static constexpr string_view kOfOperands[] = {"a.", "b.", "a format",
+                                                "b format"};  // op and sum are theirs too
   static constexpr string_view kOfLogits[] = {"s.",   "dp.",           "inner format", "mask", "window",
                                               "bias", "softmax_scale", "dropout",      "exp",  "sums"};
   static constexpr string_view kOfQueries[] = {"o.", "do."};

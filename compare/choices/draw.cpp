@@ -166,6 +166,19 @@ int64_t Drawer::draw_size() {
   constexpr int64_t kLarge[] = {129,  160,  200,  256,  260,  384,  513,  640,  1000, 1024,
                                 1025, 2048, 2049, 4096, 4097, 5000, 8192, 8193, 16385};
   if (larger_ && dice_.chance(1, 2)) return kLarge[dice_.below(std::size(kLarge))];
+  return draw_small_size();
+}
+
+// Two of three larger tensors are long rows or long columns. At random few are as long as that.
+std::vector<int64_t> Drawer::draw_larger_sizes() {
+  constexpr int64_t kLong[] = {4096, 4097, 5000, 8192, 8193, 16385};
+  const size_t shape = dice_.below(3);
+  if (shape == 2) return {draw_size(), draw_size()};
+  const int64_t size = kLong[dice_.below(std::size(kLong))];
+  return shape ? std::vector{size, draw_small_size()} : std::vector{draw_small_size(), size};
+}
+
+int64_t Drawer::draw_small_size() {
   const auto sizes = sizes_of(kSizeClasses[dice_.below(std::size(kSizeClasses))]);
   const size_t a = dice_.below(sizes.size()), b = dice_.below(sizes.size());
   return sizes[std::min(a, b)];
@@ -249,7 +262,7 @@ void Drawer::draw_sizes(Draft& d) {
     if (op_ == "split") draw_members(d);
     else if (op_ == "attention") draw_heads(d);
     else if (op_ == "gemm") d.sizes = {draw_size(), draw_size(), draw_size()};
-    else d.sizes = {draw_size(), draw_size()};
+    else d.sizes = larger_ ? draw_larger_sizes() : std::vector{draw_size(), draw_size()};
     if (op_ == "philox") d.sizes[1] = 4;
     if (op_ == "scale_chain" && format_ == "nvfp4" && dice_.chance(3, 4)) d.sizes[1] = 2;
     if (has_good_sizes(d)) return;

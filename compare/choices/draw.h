@@ -91,6 +91,8 @@ class Drawer {
   void name_fill(Drawn& drawn);
   void add_keys(Draft& draft, const Problem& p, std::set<std::string>& decided, size_t eighths);
   int64_t draw_size();
+  int64_t draw_small_size();
+  std::vector<int64_t> draw_larger_sizes();
 
   std::string group_, op_, format_;
   int64_t most_;

@@ -231,7 +231,7 @@ class Filling {
   string best(int a, int b, int candidates) {
     const string& shown = space_.lines[space_.shown_by.at(GroupSpace::pair_key(a, b))];
     const std::vector<Wish> both = {wish_of(names_.name(a)), wish_of(names_.name(b))};
-    const Draft base = smallest(draft_of(*parse_line(shown)), both);
+    const Draft base = smallest(draft_of(*parse_line(shown)), a, b);
     string line = shown;
     Numbered chosen = numbers_of(*parse_line(shown));
     size_t most = done_.missing(chosen, space_.valid);
@@ -248,20 +248,14 @@ class Filling {
     return line;
   }
 
-  // The draft without the keys that these choices do not need.
-  Draft smallest(Draft draft, const std::vector<Wish>& both) {
+  // The draft without the keys that this pair does not need.
+  Draft smallest(Draft draft, int a, int b) {
     const auto keys = draft.keys;
     for (const auto& [key, value] : keys) {
       Draft shorter = draft;
       shorter.keys.erase(key);
       const Result<Problem> p = parse_line(shorter.text());
-      if (!p) continue;
-      const std::vector<int> numbers = numbers_of(*p).numbers;
-      if (std::all_of(both.begin(), both.end(), [&](const Wish& w) {
-            const int n = names_.find(concat({w.first, "=", w.second}));
-            return std::find(numbers.begin(), numbers.end(), n) != numbers.end();
-          }))
-        draft = std::move(shorter);
+      if (p && numbers_of(*p).exercises(a, b)) draft = std::move(shorter);
     }
     return draft;
   }

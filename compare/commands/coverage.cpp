@@ -262,6 +262,8 @@ int called(Program& program, CoverageOptions& options) {
   options.suites = common.what;
   if (options.cases && !options.complete.empty())
     throw Refusal{"--complete writes lines for pairs; with --cases, write them by hand"};
+  if (options.cases && !options.evidence_suites.empty())
+    throw Refusal{"--evidence says which pairs are valid; --cases counts no pairs"};
   const Subject* subject = subject_of(common, subjects);
   options.space.jobs = common.jobs;
   if (!common.what.empty())

@@ -24,8 +24,14 @@ struct CodedBlocks {
   uint32_t code(int64_t row, int64_t j) const {
     return static_cast<uint32_t>((row % rows_of_scale() * length + j) % codes);
   }
-  uint32_t amax(int64_t row) const {  // evenly spaced patterns of bf16 without a sign, widened
-    return static_cast<uint32_t>(row / rows_of_amax() * ((int64_t{1} << 31) / amaxes));
+  // Patterns of bf16 from 0 to the last NaN, then the same with lower halves: the product of a scale and an
+  // amax of bf16 is exact.
+  uint32_t amax(int64_t row) const {
+    constexpr int64_t kInfinity = 0x7F80, kLastNan = 0x7FFF;
+    const int64_t i = row / rows_of_amax(), half = amaxes / 2, place = i % half;
+    const int64_t upper = place == half - 2 && half < kLastNan ? kInfinity : place * kLastNan / (half - 1);
+    const int64_t lower = i < half ? 0 : (i * 40503 & 0xFFFF) | 1;
+    return static_cast<uint32_t>(upper << 16 | lower);
   }
 
   // A piece has one tensor amax.
@@ -49,7 +55,7 @@ CodedBlocks blocks_of(const Problem& p) {
 
 }  // namespace
 
-int64_t rows_of_an_amax(const Problem& p) { return blocks_of(p).rows_of_amax(); }
+int64_t rows_of_all_codes(const Problem& p) { return blocks_of(p).rows_of_amax(); }
 
 Domain coded_blocks(const Problem& p, CertifyExtent extent) {
   const Quantizer& q = *p.row;
@@ -57,10 +63,13 @@ Domain coded_blocks(const Problem& p, CertifyExtent extent) {
   std::string words = fmt::format("every code of {} under every code of {}", info(q.element).name,
                                   info(*info(q.format).scale).name);
   if (q.format == FormatId::nvfp4) {
-    blocks.amaxes = extent == CertifyExtent::full     ? 1 << 15
-                    : extent == CertifyExtent::floats ? 1 << 11
-                                                      : 1 << 7;
-    words += fmt::format(" and {} bf16 amaxes of the tensor, evenly spaced from 0 to NaN", blocks.amaxes);
+    blocks.amaxes = extent == CertifyExtent::full     ? 1 << 16
+                    : extent == CertifyExtent::floats ? 1 << 12
+                                                      : 1 << 8;
+    words += fmt::format(
+        " and {} amaxes of the tensor: patterns of bf16 from 0 to a NaN, an infinity among them, and as many "
+        "with lower halves",
+        blocks.amaxes);
   }
   return {
       std::move(words), blocks.amaxes * blocks.rows_of_amax(),

@@ -42,10 +42,10 @@ Domain drawn_floats(CertifyExtent);
 std::string counts_are_right(const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& outputs);
 
 // Rows of a dequantize line of a format with blocks, each one block: every code of an element under every
-// code of a scale; of NVFP4 under amaxes of the tensor as well (coded_blocks.cpp). A part of NVFP4 has pieces
-// of rows_of_an_amax() rows, because a tensor has one amax.
+// code of a scale; of NVFP4 under amaxes of the tensor as well (coded_blocks.cpp). Pieces have
+// rows_of_all_codes() rows, because a tensor has one amax.
 Domain coded_blocks(const Problem&, CertifyExtent);
-int64_t rows_of_an_amax(const Problem&);
+int64_t rows_of_all_codes(const Problem&);
 
 // Rows of a quantize line whose blocks are whole rows: each holds one amax, and elements below it that have
 // its scale (scaled_elements.cpp). Every amax of a 16-bit source, with every pattern below it; or

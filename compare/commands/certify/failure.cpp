@@ -95,6 +95,19 @@ std::string claim_text(const CertifySide& side) {
   return side.subject + " == reference" + (environment.empty() ? "" : " under --env " + environment);
 }
 
+// The codes that the row of a dequantize was made of.
+std::string codes_text(const CertifyPiece& piece, int64_t row) {
+  std::string out;
+  for (const PlaneData& p : piece.inputs) {
+    const int64_t at = std::min(row, p.plane.logical.rows - 1) * p.plane.padded.cols;
+    out += fmt::format("  {:<9}", p.plane.name);
+    for (int64_t j = 0; j < p.plane.logical.cols; ++j)
+      out += fmt::format(" {:0{}X}", code_at(p.plane, p.bytes, at + j), 2 * info(p.plane.encoding).bytes());
+    out += "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 bool same_bytes(const std::vector<PlaneData>& a, const std::vector<PlaneData>& b) {
@@ -122,11 +135,14 @@ PieceDifference difference_of(const CertifyPart& part, const CertifySide& side, 
 json::Value failure_of(const CertifyPart& part, const CertifySide& side, const CertifyPiece& piece,
                        const PieceDifference& d, const Subjects& subjects) {
   if (auto line = narrowed_failure(part, side, piece, d.unit, subjects)) return std::move(*line);
+  const bool has_x = find_plane(piece.inputs, "x");
   return json::object(
-      {{"text", fmt::format("  claim    {}\n{}  where    elements {} to {} of: {}\n"
-                            "  note     no line of up to 64 of these elements fails by itself\n",
-                            claim_text(side), d.cause, piece.first, piece.first + piece.count - 1,
-                            part.domain.words)}});
+      {{"text",
+        fmt::format("  claim    {}\n{}  where    {} {} to {} of: {}\n{}  note     {}\n", claim_text(side),
+                    d.cause, part.by_rows ? "rows" : "elements", piece.first, piece.first + piece.count - 1,
+                    part.domain.words, has_x ? "" : codes_text(piece, d.unit),
+                    has_x ? "no line of up to 64 of these elements fails by itself"
+                          : "no line holds these codes: a dequantize draws its codes by a seed")}});
 }
 
 }  // namespace assay

@@ -182,7 +182,7 @@ constexpr Row kRows[] = {
      "quantize fp8_current {1632x1 bf16,1632x1 f32,992x1 f16} dir=col element={e4m3,e5m2} pow2={0,1} "
      "amax=0x40490FDB",
      "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8", Inputs::blocks, block_sides},
-    // Codes and scales, on the way back.
+    // Dequantize.
     {"", "dequantize mxfp8 1x32 f32 dir=row element={e4m3,e5m2} out={f32,bf16,f16}", "N5.9",
      Inputs::coded_blocks, decode_sides},
     {"", "dequantize mxfp6 1x32 f32 dir=row element={e2m3,e3m2} out={f32,bf16,f16}", "N5.9",
@@ -266,7 +266,7 @@ std::vector<CertifyPart> certify_parts(CertifyExtent extent) {
       part.sides = row.sides(full);
       part.sha256 = full;
       if (row.inputs == Inputs::scaled_elements) part.piece = kCertifyPiece / p->x.shape.cols;
-      if (row.inputs == Inputs::coded_blocks) part.piece = rows_of_an_amax(*p);
+      if (row.inputs == Inputs::coded_blocks) part.piece = rows_of_all_codes(*p);
       if (row.inputs == Inputs::stochastic && p->as<Cast>()->sr_rule == SrRule::integer) {
         part.law_words = "of the 256 bytes floor(256 f) take a value up, the others leave it";
         part.law = counts_are_right;

@@ -24,7 +24,8 @@ class KnownCauses {
   bool add(const Finding&, const std::vector<Finding>& earlier);
 
  private:
-  std::set<std::string> looked_, unlooked_;  // those that were looked for; those that only a kind stands for
+  // Causes, and names of kinds of failure whose cause nobody has looked for yet.
+  std::set<std::string> looked_, unlooked_;
 };
 
 }  // namespace assay::hunting

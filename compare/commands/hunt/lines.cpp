@@ -27,6 +27,7 @@ constexpr size_t kMostKept = 256;       // lines of a group to change
 constexpr size_t kMostTrouble = 64;     // lines near trouble
 constexpr size_t kLinesPerLarger = 24;  // a larger line takes as long as a dozen others
 constexpr size_t kLinesPerData = 16;    // with the data of an earlier line changed
+constexpr int64_t kLong = 4096;         // elements of a row that a block of threads may take at once
 constexpr size_t kFewTries = 24;        // after which a group without a supported line is rarely tried
 
 }  // namespace
@@ -89,9 +90,21 @@ std::vector<Problem> Lines::with_words(const std::string& words) const {
   return out;
 }
 
+// With one more choice of a larger line: where it is long.
+std::vector<GroupChoices> Lines::choices(const Problem& p) const {
+  std::vector<GroupChoices> out = choices_of(p);
+  const Shape size = p.x.shape;
+  if (size.count() <= most_) return out;
+  const char* shape = size.cols > kLong   ? "larger=rows"
+                      : size.rows > kLong ? "larger=columns"
+                                          : "larger=tiles";
+  for (GroupChoices& own : out) own.choices.emplace(own.choices.begin() + own.working++, shape);
+  return out;
+}
+
 size_t Lines::fresh(const Problem& p) {
   size_t count = 0;
-  for (const GroupChoices& own : choices_of(p)) {
+  for (const GroupChoices& own : choices(p)) {
     Group& group = groups_[own.group];
     count += group.planned.fresh(group.names.numbers(own));
   }
@@ -99,7 +112,7 @@ size_t Lines::fresh(const Problem& p) {
 }
 
 void Lines::plan(const Problem& p) {
-  for (const GroupChoices& own : choices_of(p)) {
+  for (const GroupChoices& own : choices(p)) {
     Group& group = groups_[own.group];
     group.planned.add(group.names.numbers(own));
   }
@@ -160,12 +173,12 @@ std::optional<Problem> Lines::other_data(Dice& dice) {
   return {};
 }
 
-// Of several candidates the one with the most new pairs.
-std::optional<Problem> Lines::freshest(Dice& dice) {
+// Of several lines that `draw` gives the one with the most new pairs.
+std::optional<Problem> Lines::freshest(const std::function<std::optional<Problem>()>& draw) {
   std::optional<Problem> best;
   size_t most = 0;
   for (size_t i = 0; i < kCandidates; ++i) {
-    std::optional<Problem> p = candidate(dice);
+    std::optional<Problem> p = draw();
     if (!p) continue;
     const size_t count = fresh(*p);
     if (!best || count > most) best = std::move(p), most = count;
@@ -181,9 +194,10 @@ std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
   std::vector<Problem> out;
   if (drawers_.empty()) return out;
   for (size_t tries = 0; out.size() < lines && tries < 20 * lines; ++tries) {
-    std::optional<Problem> best = dice.chance(1, kLinesPerLarger) ? larger(dice) : std::nullopt;
+    std::optional<Problem> best;
+    if (dice.chance(1, kLinesPerLarger)) best = freshest([&] { return larger(dice); });
     if (!best && dice.chance(1, kLinesPerData)) best = other_data(dice);
-    if (!best) best = freshest(dice);
+    if (!best) best = freshest([&] { return candidate(dice); });
     if (!best) continue;
     plan(*best);
     out.push_back(std::move(*best));
@@ -207,7 +221,7 @@ void Lines::know(const Problem& p) {
 // Counts a line, and returns how many new pairs it has.
 size_t Lines::cover(const Problem& p, bool ran) {
   size_t added = 0;
-  for (const GroupChoices& own : choices_of(p)) {
+  for (const GroupChoices& own : choices(p)) {
     Group& group = groups_[own.group];
     ++group.tried;
     if (!ran) continue;

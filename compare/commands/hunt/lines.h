@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -39,7 +40,8 @@ class Lines {
   std::vector<Problem> with_words(const std::string& words) const;
   // The lines of batch n. Each is the one of several candidates with the most new pairs of choices; a third
   // of the candidates are earlier lines with one to three things changed, those near trouble before others.
-  // One line in 24 has larger sizes, and one in 16 is an earlier line with other data.
+  // One line in 24 has larger sizes: the one of several that is long where its choices were not yet. One in
+  // 16 is an earlier line with other data.
   std::vector<Problem> batch(uint64_t n, size_t lines);
   // A line that the user gave to begin from, or that an earlier hunt kept.
   void know(const Problem&);
@@ -74,11 +76,12 @@ class Lines {
   size_t cover(const Problem&, bool ran);
   bool new_values(const Problem&);
   std::optional<Problem> square(const choices::Draft&) const;
+  std::vector<choices::GroupChoices> choices(const Problem&) const;
   size_t fresh(const Problem&);
   void plan(const Problem&);
   std::string pick_group(choices::Dice&) const;
   std::optional<Problem> candidate(choices::Dice&);
-  std::optional<Problem> freshest(choices::Dice&);
+  std::optional<Problem> freshest(const std::function<std::optional<Problem>()>& draw);
   std::optional<Problem> larger(choices::Dice&);
   std::optional<Problem> other_data(choices::Dice&);
 

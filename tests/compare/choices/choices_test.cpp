@@ -84,8 +84,11 @@ std::set<string> pairs(const string& text) {
     numbers.each_pair([&](int a, int b) {
       out.insert(names.name(a) + " " + names.name(b));
       out.insert(names.name(b) + " " + names.name(a));
-      EXPECT_TRUE(numbers.exercises(a, b) && numbers.exercises(b, a)) << text;
     });
+    for (int a : numbers.numbers)
+      for (int b : numbers.numbers)
+        EXPECT_EQ(numbers.exercises(a, b), a != b && out.contains(names.name(a) + " " + names.name(b)))
+            << text;
   }
   return out;
 }
@@ -131,16 +134,21 @@ TEST(Choices, AGemmWithoutProductsHasNoOperands) {
   EXPECT_TRUE(none.contains("m=32n k=0"));
   EXPECT_TRUE(none.contains("k=0 a.fill=ties"));
   EXPECT_TRUE(none.contains("k=0 b format=mxfp8"));
-  for (const char* pair : {"m=32n a.fill=ties", "a.fill=ties b.fill=normal", "a.fill=ties b format=mxfp8"}) {
+  for (const char* pair : {"m=32n a.fill=ties", "a.fill=ties b.fill=normal", "a.fill=ties b format=mxfp8",
+                           "m=32n op=TN", "m=32n sum=f32_sequential"}) {
     EXPECT_FALSE(none.contains(pair)) << pair;
     EXPECT_TRUE(one.contains(pair)) << pair;
   }
 }
 
 TEST(Choices, AnAttentionHasLogitsOnlyWithQueriesAndKeys) {
-  const std::set<string> all = pairs("attention fp8_current 16x32 bf16 heads=1 kv=32 backward=1"),
-                         keys = pairs("attention fp8_current 0x32 bf16 heads=1 kv=32 backward=1"),
-                         queries = pairs("attention fp8_current 16x32 bf16 heads=1 kv=0 backward=1");
+  const std::set<string>
+      all = pairs("attention fp8_current 16x32 bf16 heads=1 kv=32 backward=1"),
+      keys = pairs("attention fp8_current 0x32 bf16 heads=1 kv=32 backward=1"),
+      queries = pairs("attention fp8_current 16x32 bf16 heads=1 kv=0 backward=1"),
+      padding = pairs("attention fp8_current 16x32 bf16 heads=1 kv=32 lengths=0 kv_lengths=0"),
+      apart = pairs("attention fp8_current 16x32 bf16 batch=2 heads=1 kv=8 lengths=5,0 kv_lengths=0,7"),
+      codes_alone = pairs("attention fp8_current 0x32 bf16 heads=1 kv=32");
   const string codes = "source=bf16 qkv.element=e4m3", gradients = "qkv.element=e4m3 dqkv.element=e4m3",
                output = "o.element=e4m3 do.element=e4m3", logits = "mask=none s.element=e4m3",
                format = "inner format=fp8_current exp=exact", products = "s.element=e4m3 dp.element=e4m3";
@@ -156,6 +164,12 @@ TEST(Choices, AnAttentionHasLogitsOnlyWithQueriesAndKeys) {
     EXPECT_FALSE(keys.contains(pair)) << pair;
     EXPECT_FALSE(queries.contains(pair)) << pair;
   }
+  EXPECT_TRUE(codes_alone.contains(codes));  // those of keys and values
+  EXPECT_FALSE(codes_alone.contains(logits));
+  EXPECT_FALSE(padding.contains(codes));
+  EXPECT_TRUE(padding.contains("lengths=all empty mask=none"));
+  EXPECT_TRUE(apart.contains("source=bf16 o.element=e4m3"));
+  EXPECT_FALSE(apart.contains(logits)) << "no sequence has queries and keys";
   EXPECT_TRUE(keys.contains("rows=0 s.element=e4m3"));
   EXPECT_TRUE(queries.contains("kv=0 mask=none"));
 }

@@ -138,6 +138,8 @@ TEST(BadUsage, CoverageOfNothingIsNoCoverage) {
   expect_refused({"coverage", "--only", "nonsense", "--whole"},
                  "--only: no op with a format contains 'nonsense'; `assay coverage --list 0` lists them");
   expect_refused({"coverage", "--evidence", "pirs"}, "--evidence: no suite 'pirs' (did you mean 'pairs'?)");
+  expect_refused({"coverage", "smoke", "--cases", "--evidence", "ci"},
+                 "--evidence says which pairs are valid; --cases counts no pairs");
   const Said none = assay_called({"coverage", "--subject", "simd", "--only", "adam"});
   EXPECT_EQ(none.status, 3);
   EXPECT_EQ(none.out, "");

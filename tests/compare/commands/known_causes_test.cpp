@@ -43,6 +43,7 @@ TEST(KnownCauses, ALineUnderAnotherCauseIsNotNew) {
   EXPECT_FALSE(KnownCauses({first}).add(finding("another name", "line 1"), {first}));
   EXPECT_TRUE(KnownCauses({first}).add(finding("another name", "line 2"), {first}));
   EXPECT_TRUE(KnownCauses({}).add(finding("another name", "line 1"), {first})) << "the first is mended";
+  EXPECT_TRUE(KnownCauses({}).add(first, {first})) << "it is mended, and comes back";
   const Finding unlooked = finding("one name", "line 1", false);
   EXPECT_TRUE(KnownCauses({unlooked}).add(finding("another name", "line 1"), {unlooked}));
   Finding end = finding("what a sanitizer says", "line 1");
