@@ -18,13 +18,13 @@ namespace assay::choices {
 struct GroupChoices {
   std::string group;  // "quantize mxfp8"
   // "<key>=<value or class>", each key once: first `idle` that say why elements are missing ("rows=0"), then
-  // those of elements that the line has, and from `working` on those of elements that it has not.
+  // those about elements that the line has, and from `working` on those about elements that it lacks.
   std::vector<std::string> choices;
   size_t idle = 0, working = 0;
 };
-// Where a line computes no element at all, no other choice than the idle ones has any. A gemm with k=0 has
-// results, which are sums of no products, and no operands; an attention with kv=0 has queries and an output,
-// and no logits.
+// Where a line computes nothing at all, only the idle choices stand before `working`. A gemm with k=0 has
+// results, which are sums of no products, and no operands. An attention in which no sequence has queries and
+// keys has no logits.
 std::vector<GroupChoices> choices_of(const Problem&);
 
 // The choices that say why elements are missing: a side of 0, no member, no token, the noop flag.

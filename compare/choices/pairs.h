@@ -1,5 +1,5 @@
 // A set of pairs of choices of one group. Two values of one key are no pair. A choice about elements that a
-// line has not is exercised only beside one that says why they are missing (GroupChoices::idle).
+// line lacks is exercised only beside one that says why they are missing (GroupChoices::idle).
 #pragma once
 #include <algorithm>
 #include <cstddef>

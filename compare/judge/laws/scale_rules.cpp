@@ -40,8 +40,9 @@ bool nvfp4_scale_fits(const Quantizer& q, Encoding source, const TensorScales& t
                        : n.nvfp4_floor == Nvfp4Floor::one && exact > 0 ? 0x1p-9
                                                                        : 0.0;
   const double v = std::max(exact, least);
-  const double before = n.nvfp4_scale == Nvfp4Scale::decode_first ? 0x1p-150 / 6 : 0;  // of fl(b / P)
-  const double slack = std::isfinite(v) ? v * 0x1p-21 + narrowing(v) + before : 0;
+  // fl(b / P) may be subnormal, and is off by half of 2^-149 before it is divided.
+  const double first_rounding = n.nvfp4_scale == Nvfp4Scale::decode_first ? 0x1p-150 / 6 : 0;
+  const double slack = std::isfinite(v) ? v * 0x1p-21 + narrowing(v) + first_rounding : 0;
   const auto fits = [&](uint32_t c) {
     if (n.scale_round == ScaleRound::rne) return nearest(e, c, v, slack, {}).empty();
     if (n.scale_round == ScaleRound::away_240) return fits_away_240(c, v, slack);
