@@ -20,6 +20,10 @@ TEST(Environment, ParseOfPrintIsTheSame) {
   EXPECT_EQ(*parse_environment("order=forward"), Environment{});
 }
 
+// A byte that a kernel forgets is seen wherever a maximum reads it
+// (BrokenKernels.MissingBarrierInAReduction).
+TEST(Environment, ThePoisonIsLarge) { EXPECT_EQ(Environment{}.poison, 0x7F); }
+
 TEST(Environment, ErrorsSayWhatIsExpected) {
   EXPECT_EQ(parse_environment("threads=0").error().text(),
             "column 1: expected threads=<1..1024>, found 'threads=0'");
