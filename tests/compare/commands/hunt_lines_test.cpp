@@ -73,6 +73,26 @@ TEST(HuntLines, AFewAreLarger) {
   EXPECT_TRUE(tiles_across_and_down);
 }
 
+// Where a larger line is long is a choice like others, so that each choice meets long rows, long columns and
+// tiles.
+TEST(HuntLines, WhereALargerLineIsLongCounts) {
+  Lines lines(1, 4096, "quantize mxfp8");
+  const auto is_new = [&](const char* text) { return lines.told(fakes::problem(text), Fate::quiet); };
+  for (const char* text : {"quantize mxfp8 1x4096 bf16 dir=row", "quantize mxfp8 4096x1 bf16 dir=row",
+                           "quantize mxfp8 1x8192 bf16 dir=row", "quantize mxfp8 8192x1 bf16 dir=row"}) {
+    EXPECT_TRUE(is_new(text)) << text;
+    EXPECT_FALSE(is_new(text)) << text;
+  }
+  int larger = 0, long_ones = 0;
+  for (uint64_t n = 0; n < 16; ++n)
+    for (const Problem& p : lines.batch(n, 96))
+      if (p.x.shape.count() > 4096) {
+        ++larger;
+        long_ones += std::max(p.x.shape.rows, p.x.shape.cols) >= 4096;
+      }
+  EXPECT_GT(3 * long_ones, larger) << "of " << larger;
+}
+
 // Elements of the largest plane, without what pads it.
 int64_t largest_plane(const Problem& p) {
   int64_t most = 0;
