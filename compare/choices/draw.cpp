@@ -169,13 +169,15 @@ int64_t Drawer::draw_size() {
   return draw_small_size();
 }
 
-// Two of three larger tensors are long rows or long columns. At random few are as long as that.
+// Long rows, long columns, or several tiles in both directions. At random few are long, and few are both.
 std::vector<int64_t> Drawer::draw_larger_sizes() {
-  constexpr int64_t kLong[] = {4096, 4097, 5000, 8192, 8193, 16385};
-  const size_t shape = dice_.below(3);
-  if (shape == 2) return {draw_size(), draw_size()};
-  const int64_t size = kLong[dice_.below(std::size(kLong))];
-  return shape ? std::vector{size, draw_small_size()} : std::vector{draw_small_size(), size};
+  constexpr auto kLong = std::to_array<int64_t>({4096, 4097, 5000, 8192, 8193, 16385});
+  constexpr auto kTiles = std::to_array<int64_t>({129, 130, 160, 200, 256, 260, 384, 513, 640, 1000, 1024});
+  switch (dice_.below(3)) {
+    case 0: return {draw_small_size(), dice_.pick(kLong)};
+    case 1: return {dice_.pick(kLong), draw_small_size()};
+    default: return {dice_.pick(kTiles), dice_.pick(kTiles)};
+  }
 }
 
 int64_t Drawer::draw_small_size() {
