@@ -212,8 +212,8 @@ def rounding_cases(program):
 
 def stage_hunt(args):
     """Hunts kernels with one planted bug each, runs a right one and the suite `pairs`, and asks whether the suites reach every rounding case. Each commit takes a tenth
-    of the kernels and a fifth of the suite `pairs`, which move on with every commit; with --nightly all, whether the suite still has every valid pair, and three minutes for each
-    hunt of our own two sides."""
+    of the kernels and a fifth of the suite `pairs`, which move on with every commit; with --nightly all, whether libFuzzer sees into plugins of two compilers, whether
+    the suite still has every valid pair, and three minutes for each hunt of our own two sides."""
     program = build("cpu", "assay")
     if program is None or build("cpu", "planted_plugins") is None:
         return Tally(failed=1)
@@ -225,6 +225,7 @@ def stage_hunt(args):
     tally = pairs + rounding_cases(program) + Tally(right.passed, right.failed) + run_counted("hunted", ["ci/hunted", *hunt, program], 2 * 3600)
     if not args.nightly:
         return tally
+    tally += run_counted("edges of plugins", [sys.executable, "tests/self/hunt/test_edges.py"], 1800)
     tally += run_counted("pairs are whole", ["ci/pairs", "--check", program], 2 * 3600)
     return tally + run_counted("hunt", ["ci/hunt", "--minutes", "3"], 3600)
 

@@ -134,6 +134,7 @@ void read_words(int& count, char** words) {
     auto made = make_plugin_subject(plugin, nullptr);
     if (!made) refuse(made.error().text());
     s.subjects.owned.push_back(std::move(*made));
+    if (const Support present = s.subjects.owned.back()->present(); !present.yes) refuse(present.why);
   }
   // A plugin's name is that of its file, and the library that counts edges is another file.
   s.subject = plugin.empty() ? s.subjects.find(subject) : s.subjects.owned.back().get();

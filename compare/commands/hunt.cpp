@@ -574,7 +574,7 @@ void register_hunt(Program& program) {
     if (is_plugin && !hunt->edges.empty() && hunt->plugin.empty())
       throw Refusal{
           "a plugin with --edges needs --edges-plugin: the same sources once more, compiled by clang++-14 "
-          "with -fsanitize=fuzzer-no-link,address"};
+          "with -fsanitize=fuzzer-no-link,address, or by g++ with -fsanitize-coverage=trace-pc,trace-cmp"};
     if (!hunt->plugin.empty() && (!is_plugin || hunt->edges.empty()))
       throw Refusal{"--edges-plugin goes with --plugin and --edges"};
     hunt->settings.claims.environment = environment_of(common);
