@@ -114,8 +114,7 @@ TEST_F(Hunt, FindsShrinksAndRepeats) {
   EXPECT_TRUE(fs::exists(folder_ + "/1/case.safetensors")) << first.text;
   // One fault is a finding for each op with a pair of formats in which it shows, not for each line.
   const int64_t lines = sum_of("failures");
-  EXPECT_LE(4 * std::ssize(found->entries), lines)
-      << lines << " lines failed: " << read("found.cases");
+  EXPECT_LE(4 * std::ssize(found->entries), lines) << lines << " lines failed: " << read("found.cases");
   const Told again = hunt(options("quantize mxfp8", 1), wrong);
   EXPECT_EQ(again.status, 1);
   EXPECT_NE(again.text.find("still fails"), std::string::npos) << again.text;
@@ -345,8 +344,10 @@ TEST_F(Hunt, RecordsBeginWithAHeadAndAddUpToWhatIsSaid) {
   const Subjects wrong = fakes::with("fake", all_is_wrong);
   for (int run = 0; run < 2; ++run) {
     const Told told = hunt(o, wrong);
-    EXPECT_NE(told.text.find(fmt::format(" {} lines judged", sum_of("lines"))), std::string::npos) << told.text;
-    EXPECT_NE(told.text.find(fmt::format(" {} failures of", sum_of("failures"))), std::string::npos) << told.text;
+    EXPECT_NE(told.text.find(fmt::format(" {} lines judged", sum_of("lines"))), std::string::npos)
+        << told.text;
+    EXPECT_NE(told.text.find(fmt::format(" {} failures of", sum_of("failures"))), std::string::npos)
+        << told.text;
     const auto mapped = MappedFile::open(o.jsonl);
     ASSERT_TRUE(mapped);
     const std::string given(reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size());
