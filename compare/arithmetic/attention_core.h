@@ -32,6 +32,7 @@ struct AttentionChange {
     reversed_heads,
     heads_first,  // the plane is read as [head, sequence]
     first_head,
+    first,  // of the first sequence and head
     of_k,
     of_q
   } v_descale = Descale::own;

@@ -104,6 +104,7 @@ double AttentionStages::descale(AttentionTensor t, int64_t b, int64_t head) cons
       case Descale::reversed_heads: at = b * n_.kv_heads + n_.kv_heads - 1 - head; break;
       case Descale::heads_first: at = head * n_.batch + b; break;
       case Descale::first_head: at = b * n_.kv_heads; break;
+      case Descale::first: at = 0; break;
       case Descale::of_k: name = "k.descale"; break;
       case Descale::of_q: name = "q.descale"; break;
     }

@@ -1,14 +1,22 @@
 // Attention (N20): a step of the core done otherwise, where its line has that step.
+#include <cmath>
+#include <numbers>
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/encode.h"
 #include "compare/diagnosis/library/rows.h"
 #include "contract/attention.h"
+#include "contract/f32_text.h"
 
 namespace assay {
 
 namespace {
 
+using std::string;
 using Change = AttentionChange;
 
 class AttentionRows {
@@ -23,14 +31,15 @@ class AttentionRows {
   }
 
  private:
-  void add(const char* id, const char* title, Stage stage, const char* clause, const Change& change) {
+  Hypothesis& add(const char* id, const char* title, Stage stage, const char* clause, const Change& change) {
     Hypothesis h;
-    h.id = std::string("attention.") + id;
+    h.id = string("attention.") + id;
     h.title = title;
     h.stage = stage;
     h.clause = clause;
-    h.attention = change;
+    if (change != Change{}) h.attention = change;
     out_.push_back(std::move(h));
+    return out_.back();
   }
   bool fp8(AttentionSlot slot) const { return info(op_.slot(slot).format).per_tensor_fp8(); }
 
@@ -58,9 +67,36 @@ class AttentionRows {
     add("scale_twice", "the softmax scale multiplies twice", Stage::scaled_value, "N20.4",
         {.scale_times = 2});
     add("scale_missing", "the softmax scale is left out", Stage::scaled_value, "N20.4", {.scale_times = 0});
+    add_softmax_scales();
     if (op_.kv_heads > 1 && op_.heads != op_.kv_heads)
       add("heads_wrap", "heads of Q read the heads of K and V in turn, not in groups", Stage::input, "N20.1",
           {.heads_wrap = true});
+  }
+  // Other numbers for the softmax scale.
+  void add_softmax_scales() {
+    const auto size = static_cast<double>(attention_sizes(p_).depth);
+    const double own = op_.softmax_scale ? value_of(Encoding::f32, *op_.softmax_scale) : 1 / std::sqrt(size);
+    const auto row = [&](const string& id, const string& title, double scale) {
+      if (f32_of(scale) == f32_of(own)) return;
+      add(id.c_str(), title.c_str(), Stage::scaled_value, "N20.4", {}).keys =
+          "softmax_scale=" + f32_text(static_cast<F32Bits>(nearest_code(Encoding::f32, scale)));
+    };
+    row("scale_default", "the softmax scale is 1 / sqrt(size of a head), whatever is given",
+        1 / std::sqrt(size));
+    if (op_.softmax_scale) return;
+    row("scale_of_all_heads", "the softmax scale is that of all heads as one: 1 / sqrt(columns of Q)",
+        1 / std::sqrt(static_cast<double>(p_.x.shape.cols)));
+    row("scale_unrooted", "the softmax scale is 1 / (size of a head), without the root", 1 / size);
+    row("scale_inverted", "the softmax scale is sqrt(size of a head), not 1 over it", std::sqrt(size));
+    row("scale_by_log2e", "the softmax scale is multiplied by log2(e), and exp is still that of e",
+        own * std::numbers::log2e);
+    row("scale_by_ln2", "the softmax scale lacks a factor log2(e), and exp is that of 2",
+        own * std::numbers::ln2);
+    for (const int64_t unit : {8, 16, 32, 64, 128})
+      if (attention_sizes(p_).depth % unit != 0)
+        row(fmt::format("scale_padded={}", unit),
+            fmt::format("the softmax scale is that of a head padded to a multiple of {}", unit),
+            1 / std::sqrt(static_cast<double>(round_up(attention_sizes(p_).depth, unit))));
   }
   void add_descales() {
     if (op_.codes == AttentionCodes::none) return;
@@ -71,6 +107,8 @@ class AttentionRows {
     row("v_descale_reversed", "heads of V take each other's descales, from the last one",
         Change::Descale::reversed_heads);
     row("v_descale_first", "every head of V takes the first head's descale", Change::Descale::first_head);
+    row("v_descale_one", "the first descale of V serves all of its sequences and heads",
+        Change::Descale::first);
     row("v_descale_heads_first", "descales of V are read as [head, sequence]", Change::Descale::heads_first);
     row("v_descale_of_k", "V takes the descales of K", Change::Descale::of_k);
     row("v_descale_of_q", "V takes the descales of Q", Change::Descale::of_q);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/diagnosis/library/group_offsets.h"
 #include "compare/diagnosis/library/hypotheses.h"
 #include "contract/line.h"
 
@@ -36,10 +37,33 @@ constexpr const char* kLines[] = {
     "quantize {} 200x200 bf16 element=e3m2 packing=packed",
 };
 
+// Lines of other ops, likewise.
+constexpr const char* kOtherLines[] = {
+    "split mxfp8 320x128 bf16 groups=100,130,90",
+    "gemm a=nvfp4 b=nvfp4 40x40x80",
+    "gemm a=mxfp8 b=mxfp8 40x40x168",
+    "gemm a=fp8_current b=fp8_current 40x40x100 op=NT alpha=0.5",
+    "gemm a=fp8_current b=fp8_current 40x40x64 beta=0.5",
+    "gemm a=fp8_current b=fp8_current 40x40x64 bias=bf16",
+    "attention fp8_delayed 24x96 bf16 heads=4 kv_heads=2 mask=causal backward=1",
+    "attention identity 24x64 bf16 heads=4 kv_heads=2 codes=e4m3",
+    "attention identity 24x64 bf16 softmax_scale=3",
+    "dequantize mxfp8 200x200 bf16 dir=row",
+    "dequantize mxfp8 200x200 bf16 dir=row scales=gemm",
+    "dequantize nvfp4 200x200 bf16 dir=row",
+    "swizzle mxfp8 256x256 e8m0 dir=row inverse=1",
+    "hadamard nvfp4 64x48 bf16",
+    "update fp8_delayed 16x5 f32 reduction=1 margin=2",
+    "scale_state f16 8x16 f32",
+    "scale_state e4m3 8x16 f32",
+    "scale_state e4m3 8x16 e4m3 inverse=1",
+    "adam bf16 8x16 bf16 moments=f32 step=3 decay=0.1",
+};
+
 struct Row {
   string title, clause;
-  std::vector<string> formats;
-  std::vector<string> ids;  // that differ by a number
+  std::vector<string> formats;  // or ops
+  std::vector<string> ids;      // that differ by a number
 };
 
 string escaped(const string& text) {  // letter by letter: g++ 12 warns falsely of string::insert
@@ -102,6 +126,30 @@ StageRows rows_of(std::optional<FormatId> only) {
   return stages;
 }
 
+// The rows of other ops, without the values of their keys, which are tried for each word of each key. Those
+// of operand b and of both operands of a gemm are the ones of operand a.
+std::vector<std::pair<string, Row>> rows_of_others() {
+  std::vector<std::pair<string, Row>> rows;
+  const auto add = [&](const Problem& p, const string& id, const string& title, const string& clause) {
+    const string name = without_number(id);
+    auto row = std::ranges::find(rows, name, [](const auto& r) { return r.first; });
+    if (row == rows.end()) row = rows.insert(rows.end(), {name, Row{title, clause, {}, {}}});
+    add_once(row->second.ids, id);
+    add_once(row->second.formats, string(op_name(p)));
+  };
+  for (const char* line : kOtherLines) {
+    const auto p = parse_line(line);
+    if (!p) continue;
+    for (const OffsetCause& cause : offset_causes(*p))
+      if (cause.shown) add(*p, cause.id, cause.title, "N14.3");
+    if (p->as<Split>()) continue;  // the rest is of its members
+    for (const Hypothesis& h : line_hypotheses(*p))
+      if (!h.id.starts_with("line.") && !h.id.starts_with("gemm.b.") && !h.id.starts_with("gemm.both."))
+        add(*p, h.id, h.title, h.clause);
+  }
+  return rows;
+}
+
 string formats_text(const Row& row, std::optional<FormatId> only) {
   if (only) return string(info(*only).name);
   return row.formats.size() + 1 >= kFormats.size() ? "all" : fmt::format("{}", fmt::join(row.formats, " "));
@@ -121,7 +169,14 @@ string causes_page(std::optional<FormatId> only) {
     }
     out += "\n";
   }
-  return out;
+  if (only) return out;
+  out += "## other ops\n\n| name | what is done | op | clause |\n| --- | --- | --- | --- |\n";
+  for (const auto& [name, row] : rows_of_others()) {
+    const string more = row.ids.size() > 1 ? fmt::format(" (and {} more)", row.ids.size() - 1) : "";
+    out += fmt::format("| `{}` | {}{} | {} | {} |\n", name, escaped(row.title), more,
+                       fmt::join(row.formats, " "), row.clause);
+  }
+  return out + "\n";
 }
 
 }  // namespace assay

@@ -71,6 +71,11 @@ bool beyond(const CodeView& c, uint32_t largest) {
 bool subnormal(const CodeView& c) { return magnitude(c) < 1u << info(c.encoding).mantissa_bits; }
 uint32_t nan_of(const CodeView& c) { return sign(c) | info(c.encoding).nan; }
 
+// The code of half of a subnormal value, with the sign that the code has.
+uint32_t half_of(const CodeView& c, double v) {
+  return sign(c) | (element_code(c.encoding, v / 2) & ~sign_bit(c.encoding));
+}
+
 constexpr CodeRow kPackedRows[] = {
     {"odd_zero", "the second of the two codes in a byte is 0",
      [](const CodeView& c, uint32_t) { return c.j % 2 == 1 ? 0 : c.code; }, "N6.8"},
@@ -86,6 +91,19 @@ constexpr CodeRow kCodeRows[] = {
      [](const CodeView& c, uint32_t) { return subnormal(c) ? sign(c) : c.code; }},
     {"ftz_positive", "subnormal codes become +0",
      [](const CodeView& c, uint32_t) { return subnormal(c) ? 0 : c.code; }},
+    {"subnormals_halved", "values that subnormal codes hold are rounded one binade too small",
+     [](const CodeView& c, uint32_t) { return subnormal(c) ? half_of(c, c.scaled()) : c.code; }, "N2.8"},
+    {"subnormals_halved_late", "subnormal codes are halved after they were rounded, and rounded again",
+     [](const CodeView& c, uint32_t) {
+       return subnormal(c) ? half_of(c, value_of(c.encoding, c.code)) : c.code;
+     },
+     "N2.8"},
+    {"subnormals_doubled", "values that subnormal codes hold are rounded one binade too large",
+     [](const CodeView& c, uint32_t) {
+       return subnormal(c) ? sign(c) | (element_code(c.encoding, 2 * c.scaled()) & ~sign_bit(c.encoding))
+                           : c.code;
+     },
+     "N2.8"},
     {"saturates_low", "codes saturate one below the largest",
      [](const CodeView& c, uint32_t largest) {
        return magnitude(c) == largest ? sign(c) | (largest - 1) : c.code;

@@ -170,6 +170,13 @@ constexpr SlotRow kSlotRows[] = {
        if (rolls(p, s)) roll(s);
        else s.next_history = s.history;
      }},
+    {"scale_of_own",
+     "the scale is made of the amax of this rank alone, and only the history has the reduced one", "N4.1",
+     [](const Problem& p, Slot& s) {
+       Slot own = s;
+       own.latest = s.history.front();
+       s.scale = rescaled(p, own, amax_of(p, own));
+     }},
     {"scale_kept", "the scale is never updated", "N4.6",
      [](const Problem&, Slot& s) { s.scale = s.old_scale; }},
     {"scale_inverted", "the inverse of the scale is stored", "N4.6",

@@ -57,6 +57,22 @@ Read read_of(const Problem& p, const Planes& inputs, Order order) {
   return out;
 }
 
+// Scales by a block that is as long as the tensor divided by its number of blocks, rounded up: too short
+// where the last block is not whole.
+void derive_blocks(Read& read, const Quantizer& q, bool rows) {
+  const int64_t length = length_of(q.block), height = is_square(q.block) ? length : 1;
+  const Shape of = read.shape, unit = rows ? Shape{height, length} : Shape{length, height};
+  const auto derived = [](int64_t n, int64_t whole) {
+    return std::max<int64_t>(ceil_div(n, std::max<int64_t>(ceil_div(n, whole), 1)), 1);
+  };
+  const Shape wrong{derived(of.rows, unit.rows), derived(of.cols, unit.cols)};
+  const std::vector<int64_t> right = read.scale_at;
+  for (int64_t i = 0; i < of.rows; ++i)
+    for (int64_t j = 0; j < of.cols; ++j)
+      read.scale_at[static_cast<size_t>(i * of.cols + j)] =
+          right[static_cast<size_t>(i / wrong.rows * unit.rows * of.cols + j / wrong.cols * unit.cols)];
+}
+
 // One element of y: the values that it is made of.
 struct Element {
   Encoding element, scales;
@@ -77,7 +93,8 @@ struct Row {
   double (*value)(const Element&);
   uint32_t (*out)(Encoding, double) = nearest_code;
   Order order = nullptr;
-  int64_t flip = 0;  // bits of a code's place that are turned
+  int64_t flip = 0;      // bits of a code's place that are turned
+  bool derived = false;  // derive_blocks
 };
 
 // The E8M0 code in the place of an exponent: 00 is 0, and FF an infinity.
@@ -124,6 +141,16 @@ constexpr Row kNibblesRow = {"code.nibbles_swapped",
                              nearest_code,
                              nullptr,
                              1};
+constexpr Row kDerivedRow = {"scale.block_derived",
+                             "a block is taken to be as long as the tensor divided by its number of blocks, "
+                             "though the last is not whole",
+                             "N9.1",
+                             Stage::block_scale,
+                             product,
+                             nearest_code,
+                             nullptr,
+                             0,
+                             true};
 constexpr Row kAmaxRows[] = {
     {"amax.left_out", "the tensor's amax takes no part", "N10.15", Stage::tensor_scale,
      [](const Element& e) { return f32_of(e.value() * e.scale); }},
@@ -143,9 +170,10 @@ constexpr Row kAmaxRows[] = {
 
 // Makes y anew.
 void remake(const Row& row, const Problem& p, const Planes& inputs, Planes& made) {
-  const Read read = read_of(p, inputs, row.order);
+  Read read = read_of(p, inputs, row.order);
   if (!read.data) return;
   const Quantizer& q = *p.quantizer(p.row ? Direction::row : Direction::col);
+  if (row.derived) derive_blocks(read, q, p.row.has_value());
   PlaneData& y = made.front();
   for (int64_t n = 0; n < read.shape.count(); ++n) {
     const auto at = static_cast<size_t>(n);
@@ -191,7 +219,9 @@ std::vector<Hypothesis> dequantize_hypotheses(const Problem& problem) {
     if (scales->layout == ScaleLayout::gemm) add(kCompactRow);
     else if (scales->padded.cols != scales->logical.cols) add(kUnpaddedRow);
   }
-  if (problem.quantizer(problem.row ? Direction::row : Direction::col)->format == FormatId::nvfp4)
+  const Quantizer& q = *problem.quantizer(problem.row ? Direction::row : Direction::col);
+  if (info(q.format).has_blocks()) add(kDerivedRow);
+  if (q.format == FormatId::nvfp4)
     for (const Row& row : kAmaxRows) add(row);
   if (std::any_of(inputs.begin(), inputs.end(), [](const Plane& p) { return p.packed && p.bits() == 4; }))
     add(kNibblesRow);

@@ -90,6 +90,8 @@ struct Hypothesis {
   // The amax of the tensor, under row scales that of every row; `tensor_part` says of which elements it is.
   std::function<double(const Matrix& x, const Matrix& unrotated)> tensor_amax;
   std::function<bool(int64_t row, int64_t col, Shape of)> tensor_part;
+  // The amax of the tensor, which is a member of a split, is the largest of any member.
+  bool group_amax = false;
   // Whether the amax plane shows the changed amax too, where there is such a plane.
   bool amax_shown = true;
   // The scale of a block, for the codes and as it is stored, or for one of them.
@@ -107,6 +109,8 @@ struct Hypothesis {
   std::string code_keys;
   // The code of element (i, j) is the one that stands at this place.
   std::function<std::pair<int64_t, int64_t>(int64_t i, int64_t j, int64_t lines, int64_t length)> code_place;
+  // Of another op than quantize: its inputs are read like this. False where that changes nothing.
+  std::function<bool(const Problem&, std::vector<PlaneData>& inputs)> read;
   // Of another op than quantize: changes its outputs, as the reference made them of these inputs.
   std::function<void(const Problem&, const std::vector<PlaneData>& inputs, std::vector<PlaneData>& made)>
       remake;

@@ -1,8 +1,13 @@
-// Steps of an optimizer (N19): what a numeric key of the line means where another number is asked for.
+// Steps of an optimizer (N19): what a numeric key of the line means where another number is asked for, and
+// moments that are stored in another encoding.
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/encode.h"
 #include "compare/diagnosis/library/rows.h"
 #include "contract/f32_text.h"
 
@@ -23,6 +28,25 @@ std::vector<Hypothesis> optimizer_hypotheses(const Problem& problem) {
     h.keys = keys;
     out.push_back(std::move(h));
   };
+  if (op->moments == Encoding::f32)
+    for (const Encoding narrow : {Encoding::bf16, Encoding::f16}) {
+      Hypothesis h;
+      h.id = fmt::format("adam.moments_in_{}", info(narrow).name);
+      h.title = fmt::format("the new moments are rounded to {} before they are stored", info(narrow).name);
+      h.stage = Stage::code;
+      h.clause = "N19.2";
+      h.remake = [narrow](const Problem&, const std::vector<PlaneData>&, std::vector<PlaneData>& made) {
+        for (PlaneData& plane : made) {
+          if (plane.plane.name != "next.m" && plane.plane.name != "next.v") continue;
+          for (int64_t n = 0; n < plane.plane.logical.count(); ++n) {
+            const double v = value_of(Encoding::f32, code_at(plane.plane, plane.bytes, n));
+            set_code(plane.plane, plane.bytes, n,
+                     nearest_code(Encoding::f32, value_of(narrow, nearest_code(narrow, v))));
+          }
+        }
+      };
+      out.push_back(std::move(h));
+    }
   const std::string beta1 = f32_text(op->beta1), beta2 = f32_text(op->beta2);
   if (op->bias_correction) {
     add("step_late", "biases are corrected by the step before, as where the count advances after the update",

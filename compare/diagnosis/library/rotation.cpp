@@ -1,9 +1,12 @@
 // The random Hadamard transform (N11), made wrongly or where it should not be.
 #include <cstdlib>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/encode.h"
 #include "compare/arithmetic/rotation.h"
 #include "compare/diagnosis/library/rows.h"
@@ -145,6 +148,41 @@ void add_rotation_rows(Rows& rows) {
       return row.rounded(row.widened ? Encoding::f32 : x.encoding(), row.y(v, mask, k));
     };
   }
+}
+
+std::vector<Hypothesis> hadamard_hypotheses(const Problem& problem) {
+  std::vector<Hypothesis> out;
+  if (!problem.as<Hadamard>()) return out;
+  const uint16_t mask = problem.col->sign_mask;
+  const auto add = [&](const char* id, const char* title) -> Hypothesis& {
+    Hypothesis h;
+    h.id = string("rht.") + id;
+    h.title = title;
+    h.stage = Stage::rht;
+    h.clause = "N11.1";
+    out.push_back(std::move(h));
+    return out.back();
+  };
+  for (const SignRow& row : kSignRows)
+    if (const uint16_t other = row.signs(mask); other != mask)
+      add(row.id, row.title).keys = fmt::format("sign_mask=0x{:04X}", other);
+  for (const RotationRow& row : kRotationRows) {
+    if (row.widened) continue;
+    add(row.id, row.title).remake = [row, mask](const Problem&, const std::vector<PlaneData>& inputs,
+                                                std::vector<PlaneData>& made) {
+      const Matrix x(*find_plane(inputs, "x"), Direction::col);
+      PlaneData& y = made.front();  // a row of it is a column of x
+      for (int64_t i = 0; i < x.lines(); ++i)
+        for (int64_t j = 0; j < x.length(); ++j) {
+          float v[16];
+          const int64_t k = gather(row.group, x, i, j, v);
+          set_code(y.plane, y.bytes, i * x.length() + j, row.rounded(x.encoding(), row.y(v, mask, k)));
+        }
+      PlaneData& amax = made.back();
+      set_code(amax.plane, amax.bytes, 0, nearest_code(Encoding::f32, Matrix(y, Direction::row).amax()));
+    };
+  }
+  return out;
 }
 
 std::optional<Hypothesis> also_rotated(const string& id, const Problem& lane, Direction d) {

@@ -69,6 +69,12 @@ std::vector<Hypothesis> scale_state_hypotheses(const Problem& problem);
 std::vector<Hypothesis> dequantize_hypotheses(const Problem& problem);
 // Steps of an attention done otherwise; none for other ops (attention.cpp).
 std::vector<Hypothesis> attention_hypotheses(const Problem& problem);
+// Operands of a gemm read otherwise, and its epilogue in another order; none for other ops (gemm.cpp).
+std::vector<Hypothesis> gemm_hypotheses(const Problem& problem);
+// Orders in which a swizzle back may read its scales; none for other ops (swizzled.cpp).
+std::vector<Hypothesis> swizzle_hypotheses(const Problem& problem);
+// Rows of the op hadamard; none for other ops (rotation.cpp).
+std::vector<Hypothesis> hadamard_hypotheses(const Problem& problem);
 
 // Rows about the scale of a block, one for each bit of `uses` (block_scale.cpp).
 using ScaleOf = std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)>;

@@ -236,6 +236,9 @@ void add_tensor_amax_rows(Rows& rows) {
     add_amax(rows, "own", "the tensor's own amax is used instead of the given amax",
              [](const Matrix& x, const Matrix&) { return x.amax(); });
   if (!rows.computes_tensor_amax()) return;
+  rows.add("tensor_amax.of_group", "every member of the group takes the largest amax of any", Stage::amax,
+           "N14.2")
+      .group_amax = true;
   add_parts(rows);
   for (const AmaxRow& row : kAmaxRows)
     add_amax(rows, row.id, row.title, [f = row.amax](const Matrix& x, const Matrix&) { return f(x); });

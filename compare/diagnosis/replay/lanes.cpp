@@ -75,6 +75,24 @@ std::optional<Error> add_lanes(std::vector<Lane>& out, const Problem& p, const s
   return {};
 }
 
+bool makes_its_own_amax(const Quantizer& q) {
+  return (q.format == FormatId::nvfp4 || q.format == FormatId::fp8_current) && !q.amax && !q.row_scaled;
+}
+
+// The largest amax of any member, where each makes its scale of its own.
+void add_group_amaxes(std::vector<Lane>& lanes, Subject& reference) {
+  for (const Direction d : kDirections) {
+    double most = 0;
+    const auto is_of_it = [&](const Lane& lane) {
+      return lane.direction == d && makes_its_own_amax(*lane.problem.quantizer(d));
+    };
+    for (const Lane& lane : lanes)
+      if (is_of_it(lane)) most = std::max(most, WholeTensor(lane, reference).amax());
+    for (Lane& lane : lanes)
+      if (is_of_it(lane)) lane.group_amax = most;
+  }
+}
+
 }  // namespace
 
 Result<std::vector<Lane>> lanes_of(const Problem& problem, const std::vector<PlaneData>& inputs,
@@ -88,6 +106,7 @@ Result<std::vector<Lane>> lanes_of(const Problem& problem, const std::vector<Pla
       if (auto error = add_lanes(out, members[m], planes_of_member(inputs, m), planes_of_member(made, m), m,
                                  reference))
         return *error;
+    add_group_amaxes(out, reference);
   } else {
     out.push_back({problem, {}, {}, {}, {}, inputs});
   }

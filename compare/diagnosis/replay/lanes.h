@@ -24,6 +24,7 @@ struct Lane {
   // N20.18: what came of an attention whose bits are not pinned. Its replays then have these codes wherever
   // they lie inside the bound.
   std::optional<std::vector<PlaneData>> observed = {};
+  std::optional<double> group_amax = {};  // of a split's member whose format has one: the largest of any
 };
 
 // The lanes of a case, member by member, rows before columns. `made`: output planes of the case as far as

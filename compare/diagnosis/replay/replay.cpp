@@ -1,5 +1,6 @@
 #include "compare/diagnosis/replay/replay.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "compare/arithmetic/codes.h"
@@ -44,17 +45,23 @@ std::optional<std::vector<PlaneData>> Replay::run_other_op(const Problem& p, Hyp
   for (const Hypothesis* h : hypotheses) {
     if (h->attention && change != AttentionChange{}) return {};  // one of the core at a time
     if (h->attention) change = *h->attention;
-    else if (h->keys.empty() && h->layout.empty() && !h->remake) return {};
+    else if (h->keys.empty() && h->layout.empty() && !h->remake && !h->read) return {};
   }
+  std::vector<PlaneData> read;
+  const bool reads = std::ranges::any_of(hypotheses, [](const Hypothesis* h) { return bool(h->read); });
+  if (reads) read = lane().inputs;
+  for (const Hypothesis* h : hypotheses)
+    if (h->read && !h->read(p, read)) return {};
+  const std::vector<PlaneData>& inputs = reads ? read : lane().inputs;
   if (p.as<Attention>() && (change != AttentionChange{} || lane().observed)) {
     const RunLine run = [&](const Problem& line, const std::vector<PlaneData>& in) {
       return whole_.execute(line, in);
     };
-    return attention_planes(p, lane().inputs, change, run, lane().observed ? &*lane().observed : nullptr);
+    return attention_planes(p, inputs, change, run, lane().observed ? &*lane().observed : nullptr);
   }
-  auto planes = whole_.execute(p, lane().inputs);
+  auto planes = whole_.execute(p, inputs);
   for (const Hypothesis* h : hypotheses)
-    if (planes && h->remake) h->remake(p, lane().inputs, *planes);
+    if (planes && h->remake) h->remake(p, inputs, *planes);
   return planes;
 }
 

@@ -104,11 +104,13 @@ double amax_for_part(const Run& run, std::optional<double> observed) {
 bool set_tensor_amax(Run& run, std::optional<double> observed) {
   if (!run.has_tensor_amax() || run.q().row_scaled) return true;
   if (const Hypothesis* edit =
-          run.first([](const Hypothesis& h) { return h.tensor_amax || h.tensor_part; })) {
-    if (!rotate(run)) return false;
+          run.first([](const Hypothesis& h) { return h.tensor_amax || h.tensor_part || h.group_amax; })) {
+    const std::optional<double>& of_group = run.whole.lane().group_amax;
+    if (!rotate(run) || (edit->group_amax && !of_group)) return false;
     const Matrix& quantized = *run.window.quantized;
-    const double amax = edit->tensor_part ? run.whole.amax_of_part(quantized, edit->tensor_part, run.edited)
-                                          : edit->tensor_amax(quantized, run.x());
+    const double amax = edit->group_amax    ? *of_group
+                        : edit->tensor_part ? run.whole.amax_of_part(quantized, edit->tensor_part, run.edited)
+                                            : edit->tensor_amax(quantized, run.x());
     run.tensor_amax = static_cast<float>(amax);
     const PlaneData* given = run.whole.given_amax();
     run.shown_amax = edit->amax_shown ? *run.tensor_amax

@@ -15,10 +15,10 @@
 #include "compare/diagnosis/search/explanations.h"
 #include "compare/diagnosis/search/foreign.h"
 #include "compare/diagnosis/search/judged_case.h"
-#include "compare/diagnosis/search/predict.h"
 #include "compare/diagnosis/search/search.h"
 #include "compare/diagnosis/search/separating.h"
 #include "compare/diagnosis/search/stage_verdicts.h"
+#include "compare/diagnosis/search/whole_case.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -70,41 +70,11 @@ void find_invisible(const JudgedCase& judged_case, const CausesByDirection& caus
   }
 }
 
-// Columns that are made of the dequantized rows: a key of the whole line, which no direction has for itself.
-void try_columns_of_rows(const JudgedCase& judged_case, Diagnosis& out) {
-  const Observation& seen = judged_case.seen;
-  if (out.confidence == Confidence::certain || out.confidence == Confidence::equivalent) return;
-  if (!seen.problem.as<Quantize>() || !seen.problem.row || !seen.problem.col) return;
-  const auto changed = columns_of_rows(seen.problem);
-  if (!changed || *changed == seen.problem) return;
-  Explanation e;
-  e.ids = {string(kColumnsOfRows)};
-  e.title = "columns are made of the dequantized rows, not of the tensor";
-  e.stage = Stage::input;
-  e.clause = "N13.1";
-  e.line = to_line(*changed);
-  const auto made = predict(e, seen.problem, seen.inputs, judged_case.reference);
-  if (!made) return;
-  for (const JudgedLane& l : judged_case.lanes)
-    for (const JudgedPlane& j : l.judged) {
-      const PlaneData* plane = find_plane(*made, j.want.plane.name);
-      if (!plane) return;
-      const Codes now(*plane), got(j.got);
-      bool same = true;
-      for_logical(j.want.plane, [&](int64_t i) { same &= now[i] == got[i]; });
-      if (!same) return;
-      e.of += j.of, e.differ += j.differ;
-    }
-  e.agree = e.of, e.repaired = e.differ;
-  out.explanations.insert(out.explanations.begin(), std::move(e));
-  out.confidence = Confidence::certain;
-}
-
 // A case that differs.
 void find_cause(JudgedCase& judged_case, Diagnosis& out) {
   CausesByDirection causes = search(judged_case);
   explain(judged_case, causes, out);
-  try_columns_of_rows(judged_case, out);
+  try_whole_case(judged_case, out);
   find_first(judged_case, out);
   judged_case.progress("describing");
   describe(judged_case, out);

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "compare/diagnosis/library/group_offsets.h"
 #include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/replay/replay.h"
 #include "compare/process/plain_run.h"
@@ -23,8 +24,10 @@ std::optional<Hypothesis> row_for(const string& id, const Lane& lane) {
   const std::optional<Direction> d = lane.direction;
   if (at != string::npos && (!d || id.substr(at + 1) != name_of(*d))) return {};
   const string bare = id.substr(0, at);
-  auto row = d ? hypothesis_named(bare, lane.problem, *d) : std::nullopt;
-  if (!d)
+  const bool moves = lane.problem.as<Swizzle>() && bare.starts_with("layout.");
+  const Direction own = lane.problem.row ? Direction::row : Direction::col;
+  auto row = d || moves ? hypothesis_named(bare, lane.problem, d.value_or(own)) : std::nullopt;
+  if (!d && !moves)
     for (Hypothesis& h : line_hypotheses(lane.problem))
       if (h.id == bare) row = std::move(h);
   // A key may be one that this direction does not have.
@@ -69,6 +72,11 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
   }
   auto out = plain_run(reference, problem, inputs);
   if (!out) return out.error();
+  for (const OffsetCause& cause : offset_causes(problem))
+    if (e.ids == std::vector{cause.id}) {
+      auto moved = moved_scales(cause, problem, *out);
+      return moved ? std::move(moved->planes) : std::move(*out);
+    }
   std::set<string> used;
   // Rows first: columns may be made of them.
   for (const std::optional<Direction> d :

@@ -38,7 +38,8 @@ Causes find_causes(JudgedCase& judged_case, std::optional<Direction> d,
   try_singles(s);
   if (d && looking()) try_wide(s);
   if (d && judged_case.in_time()) try_constant_scales(s);
-  if (d && judged_case.in_time()) try_layouts(s);  // before values: what is left after them is judged again
+  const bool moves = d || judged_case.seen.problem.as<Swizzle>();
+  if (moves && judged_case.in_time()) try_layouts(s);  // before values: what is left is judged again
   if (d && looking()) try_code_map(s);
   if (d && looking()) try_places(s);
   if (looking()) try_named_sets(s);

@@ -1,5 +1,5 @@
-// The second set of planted bugs: explain names nineteen of them on lines that show them (README.md). The
-// bytes of racing_amax differ from run to run.
+// The second and the third set of planted bugs: explain names them on lines that show them (README.md), but
+// for racing_amax, whose bytes differ from run to run.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -54,6 +54,40 @@ const Slip kSlips[] = {
     {"max_240", "quantize fp8_block 33x256 bf16 dir=row pow2=0", "quotient.max_240", true},
     {"unpadded_scales", "dequantize fp8_block 300x300 bf16 dir=row block=128x128",
      "dequantize.scale.unpadded", true},
+    {"block_scale_rounded_after", "quantize fp8_block 65x97 f32 block=1x128 pow2=1 fill=outliers",
+     "scaled.unrounded"},
+    {"tile_scales_untransposed", "quantize fp8_block 130x260 bf16 block=128x128 pow2=0",
+     "plane.scales_of_other_in_order"},
+    {"mxfp6_subnormals_halved", "quantize mxfp6 65x97 f32 element=e2m3 dir=row fill=outliers",
+     "code.subnormals_halved_late"},
+    {"mxfp4_bytes_transposed", "quantize mxfp4 64x128 bf16", "layout.data:"},
+    {"hybrid_one_scale", "quantize fp8_current 33x65 bf16 row.element=e4m3 col.element=e5m2 pow2=0",
+     "tensor_scale.max_of_e4m3"},
+    {"delayed_amax_overwritten", "quantize fp8_delayed 33x65 bf16 scale=1 prior_amax=1000",
+     "tensor_amax.prior_ignored"},
+    {"sr_draws_shared", "quantize nvfp4 48x72 bf16 dir=col round=sr", "draw.other_direction"},
+    {"split_tiles_floored", "split mxfp8 192x48 bf16 groups=0,31,33,128 dir=row",
+     "split.scale_offsets=tiles_floored"},
+    {"split_amax_of_group", "split nvfp4 192x48 bf16 groups=0,31,33,128 dir=row", "tensor_amax.of_group"},
+    {"gemm_split_k_scales", "gemm a=nvfp4 b=mxfp8 33x29x48 op=TN fill=wide", "gemm.a.scales_next_half"},
+    {"gemm_bias_after_cast", "gemm a=fp8_block b=fp8_delayed 33x29x130 alpha=-2 bias=bf16 out=f16",
+     "gemm.bias_after_cast"},
+    {"gemm_transposed_pairs", "gemm a=fp8_current b=fp8_current 33x29x64 op=NT",
+     "gemm.both.pairs_transposed"},
+    {"attention_padded_head", "attention fp8_delayed 24x64 bf16 heads=4 backward=1 mask=causal",
+     "attention.scale_padded=32"},
+    {"attention_first_descale", "attention identity 24x64 bf16 batch=2 heads=4 kv_heads=2 kv=17 codes=e4m3",
+     "attention.v_descale_one"},
+    {"dequantize_shifted_scale", "dequantize mxfp8 65x97 bf16 dir=col input=codes out=f32",
+     "dequantize.scale.exponent_field"},
+    {"dequantize_derived_block", "dequantize fp8_block 130x260 bf16 block=128x128 fill=wide",
+     "dequantize.scale.block_derived"},
+    {"swizzle_tiles_down_first", "swizzle mxfp8 129x160 e8m0 dir=row", "layout.scale_gemm:tiles_128x4_down,"},
+    {"swizzle_tiles_down_first", "swizzle nvfp4 260x200 e4m3 dir=row inverse=1",
+     "swizzle.read_as:tiles_128x4_down"},
+    {"update_local_scale", "update fp8_delayed 16x5 f32 reduction=1 seed=4", "update.scale_of_own"},
+    {"adam_states_narrowed", "adam bf16 33x29 bf16 moments=f32 fill=wide", "adam.moments_in_bf16"},
+    {"hadamard_signs_after", "hadamard nvfp4 64x48 bf16 fill=wide", "rht.signs_after"},
 };
 
 Subjects with(const Slip& slip) {

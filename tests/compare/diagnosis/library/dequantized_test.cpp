@@ -26,6 +26,7 @@ struct Ways {
   enum class Scale { right, first, unpadded, compact, exponent_field } scale = Scale::right;
   enum class Result { nearest, truncated, flushed, through_bf16 } result = Result::nearest;
   int64_t turned = 0;
+  bool derived = false;  // the block is as long as the line divided by its number of blocks, rounded up
 };
 
 constexpr auto kNan = std::bit_cast<float>(0x7FFFFFFFu);  // N1.3
@@ -72,8 +73,11 @@ std::vector<std::byte> dequantized(const planes::Case& c, const Ways& ways) {
     const int64_t i = n / c.problem.x.shape.cols, j = n % c.problem.x.shape.cols, at = n ^ ways.turned;
     const auto byte = static_cast<uint32_t>(data->bytes[static_cast<size_t>(four ? at / 2 : at)]);
     const float code = four ? e2m1(byte >> (at % 2 * 4) & 15) : e4m3(byte);
-    const auto k = static_cast<uint32_t>(
-        scales->bytes[static_cast<size_t>(place(scales->plane, i, j / (power ? 32 : 16), ways.scale))]);
+    const int64_t length = power ? 32 : 16, cols = c.problem.x.shape.cols,
+                  blocks = (cols + length - 1) / length,
+                  block = j / (ways.derived ? (cols + blocks - 1) / blocks : length);
+    const auto k =
+        static_cast<uint32_t>(scales->bytes[static_cast<size_t>(place(scales->plane, i, block, ways.scale))]);
     float scale = !power ? e4m3(k) : k == 0xFF ? kNan : std::ldexp(1.0f, static_cast<int>(k) - 127);
     if (power && ways.scale == Ways::Scale::exponent_field) scale = std::bit_cast<float>(k << 23);
     float v = ways.value(code, scale, amax);
@@ -126,6 +130,7 @@ std::vector<Row> rows() {
       {"scale.first", nvfp4, scaled(first, kOfNvfp4)},
       {"scale.exponent_field", "dequantize mxfp8 64x256 f32 dir=row input=codes", scaled(exponent_field)},
       {"scale.unpadded", "dequantize mxfp8 64x224 bf16 dir=row", scaled(unpadded)},
+      {"scale.block_derived", "dequantize mxfp8 64x200 bf16 dir=row", {.derived = true}},
       {"scale.compact", "dequantize mxfp8 160x256 bf16 dir=row scales=gemm", scaled(compact)},
       {"result.truncated", "dequantize nvfp4 64x256 bf16 dir=row", rounded(truncated, kOfNvfp4)},
       {"result.flushed", "dequantize mxfp8 64x256 f32 dir=row fill=denormal", rounded(flushed)},

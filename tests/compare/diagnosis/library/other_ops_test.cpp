@@ -1,0 +1,225 @@
+// Causes of an attention's softmax scale, of a split's offsets and amaxes, of a Hadamard transform, of a
+// swizzle back and of Adam's moments. What came is made by loops of this file, or by a line that says the
+// same in numbers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compare/diagnosis/library/group_offsets.h"
+#include "compare/diagnosis/library/hypotheses.h"
+#include "compare/diagnosis/report/text.h"
+#include "compare/diagnosis/search/diagnose.h"
+#include "compare/diagnosis/search/predict.h"
+#include "compare/process/plain_run.h"
+#include "tests/compare/diagnosis/planes.h"
+
+namespace assay {
+namespace {
+
+using std::string;
+using Planes = std::vector<PlaneData>;
+
+PlaneData& called(Planes& planes, const string& name) {
+  for (PlaneData& p : planes)
+    if (p.plane.name == name) return p;
+  throw std::runtime_error("no plane " + name);
+}
+
+Diagnosis diagnosed(const planes::Case& c, Planes got) {
+  auto d = diagnose(Observation{c.problem, "test", c.inputs, std::move(got)}, *make_reference_subject(), {});
+  EXPECT_TRUE(d);
+  return d ? std::move(*d) : Diagnosis{};
+}
+
+// The exact explanation of that id says the same bytes once more.
+void expect_named(const string& id, const planes::Case& c, Planes got) {
+  const Diagnosis d = diagnosed(c, got);
+  const Explanation* named = nullptr;
+  for (const Explanation& e : d.explanations)
+    if (e.exact() && e.ids == std::vector{id}) named = &e;
+  ASSERT_TRUE(named) << id << '\n' << diagnosis_screen(d);
+  const auto again = predict(*named, c.problem, c.inputs, *make_reference_subject());
+  ASSERT_TRUE(again) << id;
+}
+
+// ---- attention -------------------------------------------------------------------------------------------
+
+// Heads of 24 elements, two of them.
+struct Scale {
+  const char *id, *number;
+};
+constexpr Scale kScales[] = {
+    {"scale_of_all_heads", "0.14433756"},  // 1 / sqrt(48)
+    {"scale_unrooted", "0.041666668"},     // 1 / 24
+    {"scale_inverted", "4.8989797"},       // sqrt(24)
+    {"scale_by_log2e", "0.29448771"},      // log2(e) / sqrt(24)
+    {"scale_by_ln2", "0.14148824"},        // ln(2) / sqrt(24)
+    {"scale_padded=32", "0.17677669"},     // 1 / sqrt(32)
+    {"scale_padded=128", "0.088388346"},   // 1 / sqrt(128)
+};
+
+TEST(OtherOps, SoftmaxScalesAreNamed) {
+  const string line = "attention fp8_current 12x48 bf16 heads=2";
+  const planes::Case c(line);
+  for (const Scale& scale : kScales)
+    expect_named(string("attention.") + scale.id, c,
+                 planes::Case(line + " softmax_scale=" + scale.number).want);
+}
+
+TEST(OtherOps, TheDefaultSoftmaxScaleIsNamed) {
+  const planes::Case c("attention fp8_current 12x48 bf16 heads=2 softmax_scale=3");
+  expect_named("attention.scale_default", c, planes::Case("attention fp8_current 12x48 bf16 heads=2").want);
+}
+
+// ---- split -----------------------------------------------------------------------------------------------
+
+void put_offset(PlaneData& plane, size_t i, size_t v) {
+  const auto word = static_cast<uint32_t>(v);
+  std::memcpy(plane.bytes.data() + 4 * i, &word, 4);
+}
+
+// Rows of 128 scales and more that a member of so many rows takes room for.
+using Room = size_t (*)(size_t rows);
+
+TEST(OtherOps, OffsetsOfScalesAreNamed) {
+  const planes::Case c("split mxfp8 320x128 bf16 groups=100,130,90 dir=row");
+  const size_t rows[] = {100, 130, 90}, padded[] = {128, 256, 128};
+  const std::pair<const char*, Room> causes[] = {
+      {"tiles_floored", [](size_t n) { return n / 128 * 128; }},
+      {"without_padding", [](size_t n) { return n; }},
+      {"as_the_first", [](size_t) { return size_t{128}; }},
+      {"none", [](size_t) { return size_t{0}; }},
+  };
+  for (const auto& [id, room] : causes)
+    for (const bool shown : {true, false}) {
+      Planes got = c.want;
+      PlaneData& scales = called(got, "row.scale_inv");
+      size_t from = 0, at = 0;
+      for (size_t m = 0; m < 3; ++m) {
+        std::memcpy(scales.bytes.data() + at, c.wanted("row.scale_inv").bytes.data() + from, padded[m] * 4);
+        from += padded[m] * 4, at += room(rows[m]) * 4;
+        if (shown) put_offset(called(got, "row.scale_offsets"), m + 1, at);
+      }
+      expect_named(string("split.scale_offsets=") + id + (shown ? "" : ",hidden"), c, got);
+    }
+}
+
+TEST(OtherOps, EveryOffsetCauseIsTried) {
+  std::set<string> names;
+  for (const OffsetCause& cause : offset_causes(*parse_line("split mxfp8 320x128 bf16 groups=100,130,90")))
+    if (cause.shown) names.insert(cause.id);
+  EXPECT_EQ(names,
+            (std::set<string>{"split.scale_offsets=tiles_floored", "split.scale_offsets=without_padding",
+                              "split.scale_offsets=as_the_first", "split.scale_offsets=none"}));
+}
+
+// A member whose scales are wrong is not explained by where they stand.
+TEST(OtherOps, AWrongScaleIsNoOffset) {
+  planes::Case c("split mxfp8 320x128 bf16 groups=100,130,90 dir=row");
+  c["row.scale_inv"].bytes[7] ^= std::byte{1};
+  for (const Explanation& e : diagnosed(c, c.got).explanations)
+    EXPECT_FALSE(e.exact() && e.ids.front().starts_with("split.scale_offsets")) << e.ids.front();
+}
+
+TEST(OtherOps, TheAmaxOfAGroupIsNamed) {
+  // The members' own amaxes are replaced by a given one, the largest of them.
+  for (const char* rotation : {"rht=0", "rht=1"}) {
+    const string line = string("split nvfp4 192x64 bf16 groups=64,128 dir=col ") + rotation;
+    const planes::Case c(line);
+    const PlaneData& amax = c.wanted("col.amax");
+    float a[2];
+    std::memcpy(a, amax.bytes.data(), sizeof a);
+    ASSERT_NE(a[0], a[1]);
+    const int larger = a[0] < a[1];
+    Planes given = c.inputs;
+    Problem p = c.problem;
+    p.col->amax = F32Bits{0x3F800000};
+    for (const Plane& plane : input_planes(p))
+      if (plane.name == "col.given.amax") {
+        const float both[2] = {a[larger], a[larger]};
+        std::vector<std::byte> bytes(sizeof both);
+        std::memcpy(bytes.data(), both, sizeof both);
+        given.push_back({plane, bytes});
+      }
+    const auto made = plain_run(*make_reference_subject(), p, given);
+    ASSERT_TRUE(made) << made.error().text();
+    Planes got = c.want;
+    for (const PlaneData& plane : *made) called(got, plane.plane.name).bytes = plane.bytes;
+    for (size_t m : {size_t{0}, size_t{1}})
+      std::memcpy(called(got, "col.amax").bytes.data() + 4 * m, &a[larger], 4);
+    expect_named("tensor_amax.of_group", c, got);
+  }
+}
+
+// ---- the others ------------------------------------------------------------------------------------------
+
+// The transform by the matrix itself: entry (i, j) of it is 1 or -1 by the parity of i & j.
+float bf16_of_code(uint16_t code) { return std::bit_cast<float>(static_cast<uint32_t>(code) << 16); }
+uint16_t code_of(double v) {
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(v));
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+TEST(OtherOps, ATransformWithSignsBehindItIsNamed) {
+  const planes::Case c("hadamard nvfp4 64x48 bf16 sign_mask=0x9C3B");
+  const std::vector<std::byte> x = find_plane(c.inputs, "x")->bytes;
+  Planes got = c.want;
+  float amax = 0;
+  for (size_t column = 0; column < 48; ++column)
+    for (size_t row = 0; row < 64; ++row) {
+      double sum = 0;
+      for (size_t k = 0; k < 16; ++k) {
+        uint16_t code;
+        std::memcpy(&code, x.data() + 2 * ((row / 16 * 16 + k) * 48 + column), 2);
+        sum += std::popcount(k & row % 16) % 2 ? -bf16_of_code(code) : bf16_of_code(code);
+      }
+      const uint16_t code = code_of(0x9C3B >> row % 16 & 1 ? -sum / 4 : sum / 4);
+      std::memcpy(called(got, "y").bytes.data() + 2 * (column * 64 + row), &code, 2);
+      amax = std::max(amax, std::fabs(bf16_of_code(code)));
+    }
+  std::memcpy(called(got, "amax").bytes.data(), &amax, 4);
+  expect_named("rht.signs_after", c, got);
+}
+
+TEST(OtherOps, SignsOfATransformAreNamed) {
+  const planes::Case c("hadamard nvfp4 64x48 bf16 sign_mask=0x9C3B");
+  expect_named("rht.sign_bytes_swapped", c, planes::Case("hadamard nvfp4 64x48 bf16 sign_mask=0x3B9C").want);
+}
+
+TEST(OtherOps, ASwizzleBackThatReadsAnotherOrderIsNamed) {
+  const planes::Case c("swizzle mxfp8 256x256 e8m0 dir=row inverse=1 fill=wide");
+  Planes got = c.want;
+  const std::vector<std::byte> from = c.inputs.front().bytes;
+  for (size_t r = 0; r < 256; ++r)
+    for (size_t k = 0; k < 8; ++k)  // the tile below comes next, where the one beside it should
+      got.front().bytes[r * 8 + k] =
+          from[(k / 4 * 2 + r / 128) * 512 + r % 32 * 16 + r % 128 / 32 * 4 + k % 4];
+  expect_named("swizzle.read_as:tiles_128x4_down", c, got);
+}
+
+TEST(OtherOps, MomentsOfAnotherEncodingAreNamed) {
+  for (const bool half : {false, true}) {
+    const planes::Case c("adam f32 8x16 bf16 moments=f32");
+    Planes got = c.want;
+    for (const char* name : {"next.m", "next.v"})
+      for (size_t i = 0; i < 128; ++i) {
+        float v;
+        std::memcpy(&v, called(got, name).bytes.data() + 4 * i, 4);
+        v = half ? static_cast<float>(static_cast<_Float16>(v)) : bf16_of_code(code_of(v));
+        std::memcpy(called(got, name).bytes.data() + 4 * i, &v, 4);
+      }
+    expect_named(half ? "adam.moments_in_f16" : "adam.moments_in_bf16", c, got);
+  }
+}
+
+}  // namespace
+}  // namespace assay
