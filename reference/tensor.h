@@ -32,9 +32,8 @@ struct Run {
   const Buffer& output(Direction d, std::string_view name) const;
 };
 
-// The code at flat index i of a plane, counting padding; of 1, 2 or 4 bytes as the plane's encoding says, or
-// so many bits where the plane is packed (N6.8). Two threads may store at once unless they share one of the
-// groups of codes that fill whole bytes.
+// The code at flat index i of a plane, counting padding; of 1, 2 or 4 bytes as the plane's encoding says.
+// load: of so many bits where the plane is packed (N6.8); such a plane is stored whole, below.
 uint32_t load(const ConstBuffer&, int64_t i);
 void store(const Buffer&, int64_t i, uint32_t code);
 

@@ -42,7 +42,7 @@ std::optional<Breach> parity_breach(const Problem& problem, const Judgement& j, 
   b.message = j.error;
   for (const PlaneDifference& d : j.after) b.after.push_back(line_of(d, true));
   for (const PlaneDifference& d : j.beside)
-    b.after.push_back(line_of(d, false) + ", in another member or direction: a separate cause");
+    b.after.push_back(line_of(d, false) + ", in another member or direction");
   b.hint = j.hint;
   return b;
 }

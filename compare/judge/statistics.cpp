@@ -137,7 +137,8 @@ std::string to_text(const std::vector<PlaneWitness>& seen) {
                   best->plane, best->distinct, best->elements, percent * static_cast<double>(best->zeros),
                   percent * static_cast<double>(best->saturated), percent * static_cast<double>(best->nans));
   for (const PlaneWitness& w : seen)
-    if (&w != &*best && w.elements > 1 && w.plane.find("scale") != std::string::npos) {
+    if (&w != &*best && w.elements > 1 && w.plane.find("scale") != std::string::npos &&
+        !w.plane.ends_with("scale_offsets")) {
       out += fmt::format("; {}: {} distinct scales", w.plane, w.distinct);
       break;
     }

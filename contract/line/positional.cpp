@@ -75,6 +75,11 @@ MaybeError read_slots(const std::array<FormatId, 2>& formats, bool pair, Attenti
 MaybeError read_format(std::string_view word, Problem& p) {
   if (Encoding* named = encoding_of(p)) {
     const auto to = encoding_named(word);
+    if (!to && !word.empty() && word.front() >= '0' && word.front() <= '9')  // a size
+      return fail(concat({"an encoding comes before the size, found '", word, "'"}),
+                  p.as<Cast>()   ? "cast e4m3 64x256 f32"
+                  : p.as<Adam>() ? "adam f32 64x256 bf16"
+                                 : "scale_state f16 64x256 f32");
     if (!to) return unknown("encoding", word, names_of(kEncodings));
     *named = *to;
     return {};
