@@ -16,7 +16,8 @@ struct Bug {
   void (*run)(const Call&);       // writes every output
 };
 
-// Null where there is none of that name. `no_third_slip` has no bug.
+// Null where there is none of that name. `no_third_slip` has no bug. The fourth set defines it for its own
+// names.
 const Bug* find_bug(std::string_view name);
 
 // Each of these is about one op or one family of ops.
