@@ -1,8 +1,10 @@
 // Attention (N20): a step of the core done otherwise, where its line has that step.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -68,9 +70,60 @@ class AttentionRows {
         {.scale_times = 2});
     add("scale_missing", "the softmax scale is left out", Stage::scaled_value, "N20.4", {.scale_times = 0});
     add_softmax_scales();
+    add_windows();
     if (op_.kv_heads > 1 && op_.heads != op_.kv_heads)
       add("heads_wrap", "heads of Q read the heads of K and V in turn, not in groups", Stage::input, "N20.1",
           {.heads_wrap = true});
+  }
+  void add_keys(const string& id, const string& title, const char* clause, const string& keys) {
+    if (with_keys(p_, keys)) add(id.c_str(), title.c_str(), Stage::input, clause, {}).keys = keys;
+  }
+  // Sides of the window, and the corner of a mask of padded sequences.
+  void add_windows() {
+    const int64_t left = op_.window_left, right = op_.window_right;
+    const auto window = [](int64_t l, int64_t r) { return fmt::format("window={},{}", l, r); };
+    if (left >= 0)
+      add_keys("window_left_more", "a query sees one key more before its own than the window says", "N20.6",
+               window(left + 1, right));
+    if (left > 0)
+      add_keys("window_left_less", "a query sees one key less before its own than the window says", "N20.6",
+               window(left - 1, right));
+    if (left >= 0 && right >= 0 && left != right)
+      add_keys("window_turned", "the sides of the window have changed places", "N20.6", window(right, left));
+    const int64_t shift = attention_sizes(p_).kv - attention_sizes(p_).q;
+    if (op_.mask == AttentionMask::causal_bottom_right && !op_.lengths.empty() && shift >= 0 &&
+        (left < 0 || left >= shift))
+      add_keys("corner_padded",
+               "the bottom right corner of the mask is that of the padded sequences, not of each sequence",
+               "N20.6", "mask=none " + window(left < 0 ? left : left - shift, shift));
+  }
+  // The mask of the gradients is another one than that of the logits.
+  void add_dropout(int64_t moved) {
+    const string title =
+        moved ? fmt::format("the gradients take a dropout mask that is drawn {} numbers later", moved)
+              : string("the gradients take no dropout mask");
+    Hypothesis& h = add(moved ? fmt::format("dropout_moved={}", moved).c_str() : "dropout_missing",
+                        title.c_str(), Stage::input, "N20.10", {});
+    h.rerun = [moved](const Problem& p, const std::vector<PlaneData>& inputs,
+                      const RunLine& run) -> std::optional<std::vector<PlaneData>> {
+      std::vector<PlaneData> other = inputs;
+      for (PlaneData& plane : other) {
+        if (plane.plane.name != "keep") continue;
+        const auto by = std::min(static_cast<size_t>(moved), plane.bytes.size());
+        std::rotate(plane.bytes.begin(), plane.bytes.begin() + static_cast<std::ptrdiff_t>(by),
+                    plane.bytes.end());
+        if (!moved) std::fill(plane.bytes.begin(), plane.bytes.end(), std::byte{1});
+      }
+      auto made = run(p, inputs);
+      const auto backward = run(p, other);
+      if (!made || !backward) return {};
+      bool gradients = false;
+      for (size_t i = 0; i < made->size(); ++i) {
+        if (gradients) (*made)[i].bytes = (*backward)[i].bytes;
+        gradients |= (*made)[i].plane.name == "out";
+      }
+      return made;
+    };
   }
   // Other numbers for the softmax scale.
   void add_softmax_scales() {
@@ -114,6 +167,8 @@ class AttentionRows {
     row("v_descale_of_q", "V takes the descales of Q", Change::Descale::of_q);
   }
   void add_gradients() {
+    if (op_.dropout != 0)
+      for (const int64_t moved : {0, 1, 4, 16}) add_dropout(moved);
     if (fp8(AttentionSlot::d_o) && fp8(AttentionSlot::o))
       add("do_by_o", "dO is cast with the scale of O", Stage::tensor_scale, "N20.3", {.do_by_o = true});
     add("ds_for_dp", "the gradient of S stands for the gradient of the logits", Stage::code, "N20.14",

@@ -277,14 +277,24 @@ void add_row_scales(Rows& rows) {
   one.tensor_amax = [](const Matrix& x, const Matrix&) { return x.amax(); };
   add_amax(rows, "first", "every row has the amax of the first",
            [](const BlockView& b) { return b.x.amax(0, 1, b.j0, b.j1); });
-  for (const OtherRow& row : kOtherRows) {
-    Hypothesis& h = add_amax(rows, string(row.id) + ".codes", string("elements are scaled by ") + row.title,
-                             [from = row.from](const BlockView& b) {
+  const auto add_other = [&](const string& id, const string& title,
+                             std::function<int64_t(int64_t i, int64_t lines)> from) {
+    Hypothesis& h = add_amax(rows, id + ".codes", "elements are scaled by " + title,
+                             [from = std::move(from)](const BlockView& b) {
                                const int64_t i = from(b.i0, b.x.lines());
                                return b.x.amax(i, i + 1, b.j0, b.j1);
                              });
     h.stage = Stage::scaled_value;
     h.use = Hypothesis::Use::codes;
+  };
+  for (const OtherRow& row : kOtherRows) add_other(row.id, row.title, row.from);
+  for (const int64_t group : {2, 4, 8, 16, 32}) {
+    add_other(fmt::format("first_of_rows={}", group),
+              fmt::format("the scale of the first of each {} rows", group),
+              [group](int64_t i, int64_t) { return i / group * group; });
+    add_other(fmt::format("last_of_rows={}", group),
+              fmt::format("the scale of the last of each {} rows", group),
+              [group](int64_t i, int64_t lines) { return std::min(i / group * group + group, lines) - 1; });
   }
 }
 

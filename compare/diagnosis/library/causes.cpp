@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "compare/diagnosis/library/group_offsets.h"
+#include "compare/diagnosis/library/group_reads.h"
 #include "compare/diagnosis/library/hypotheses.h"
 #include "contract/line.h"
 
@@ -40,17 +41,24 @@ constexpr const char* kLines[] = {
 // Lines of other ops, likewise.
 constexpr const char* kOtherLines[] = {
     "split mxfp8 320x128 bf16 groups=100,130,90",
+    "split fp8_delayed 32x96 bf16 vary=last groups=32,64",
     "gemm a=nvfp4 b=nvfp4 40x40x80",
     "gemm a=mxfp8 b=mxfp8 40x40x168",
     "gemm a=fp8_current b=fp8_current 40x40x100 op=NT alpha=0.5",
     "gemm a=fp8_current b=fp8_current 40x40x64 beta=0.5",
     "gemm a=fp8_current b=fp8_current 40x40x64 bias=bf16",
+    "gemm a=identity b=identity 40x40x150 bf16 alpha=0.5 beta=0.5 bias=bf16",
     "attention fp8_delayed 24x96 bf16 heads=4 kv_heads=2 mask=causal backward=1",
     "attention identity 24x64 bf16 heads=4 kv_heads=2 codes=e4m3",
     "attention identity 24x64 bf16 softmax_scale=3",
+    "attention identity 24x64 bf16 window=3,5 dropout=0.5 backward=1",
+    "attention identity 32x64 bf16 batch=2 kv=24 lengths=10,16 kv_lengths=24,17 mask=causal_bottom_right",
     "dequantize mxfp8 200x200 bf16 dir=row",
     "dequantize mxfp8 200x200 bf16 dir=row scales=gemm",
     "dequantize nvfp4 200x200 bf16 dir=row",
+    "dequantize fp8_current 200x200 bf16 dir=row",
+    "scale_chain fp8_current 16x64 f32",
+    "scale_chain fp8_current 16x64 f32 scale_order=decode_first",
     "swizzle mxfp8 256x256 e8m0 dir=row inverse=1",
     "hadamard nvfp4 64x48 bf16",
     "update fp8_delayed 16x5 f32 reduction=1 margin=2",
@@ -142,6 +150,7 @@ std::vector<std::pair<string, Row>> rows_of_others() {
     if (!p) continue;
     for (const OffsetCause& cause : offset_causes(*p))
       if (cause.shown) add(*p, cause.id, cause.title, "N14.3");
+    for (const ReadCause& cause : read_causes(*p)) add(*p, cause.id, cause.title, cause.clause);
     if (p->as<Split>()) continue;  // the rest is of its members
     for (const Hypothesis& h : line_hypotheses(*p))
       if (!h.id.starts_with("line.") && !h.id.starts_with("gemm.b.") && !h.id.starts_with("gemm.both."))

@@ -73,6 +73,16 @@ void derive_blocks(Read& read, const Quantizer& q, bool rows) {
           right[static_cast<size_t>(i / wrong.rows * unit.rows * of.cols + j / wrong.cols * unit.cols)];
 }
 
+// Codes by bytes whose low half is an element of the first half of a block, and whose high half is one of the
+// second. A block that is not whole is read as it should be.
+void in_halves(Read& read, int64_t block) {
+  const int64_t pitch = read.data->plane.padded.cols, half = block / 2;
+  for (int64_t& at : read.code_at) {
+    const int64_t column = at % pitch, begin = column / block * block, place = column - begin;
+    if (begin + block <= pitch) at += place % half * 2 + place / half - place;
+  }
+}
+
 // One element of y: the values that it is made of.
 struct Element {
   Encoding element, scales;
@@ -95,6 +105,7 @@ struct Row {
   Order order = nullptr;
   int64_t flip = 0;      // bits of a code's place that are turned
   bool derived = false;  // derive_blocks
+  bool halves = false;   // in_halves
 };
 
 // The E8M0 code in the place of an exponent: 00 is 0, and FF an infinity.
@@ -151,6 +162,20 @@ constexpr Row kDerivedRow = {"scale.block_derived",
                              nullptr,
                              0,
                              true};
+constexpr Row kHalvesRow = {
+    "code.halves", "a byte is read as two elements half a block apart, as GGUF packs them",
+    "N6.8",        Stage::packing,
+    product,       nearest_code,
+    nullptr,       0,
+    false,         true};
+constexpr Row kScaleRows[] = {
+    {"scale.in_bf16", "scales are rounded to bf16 before they multiply", "N3.10", Stage::block_scale,
+     [](const Element& e) { return f32_of(e.value() * bf16_of(e.scale)); }},
+    {"scale.in_f16", "scales are rounded to f16 before they multiply", "N3.10", Stage::block_scale,
+     [](const Element& e) {
+       return f32_of(e.value() * value_of(Encoding::f16, nearest_code(Encoding::f16, e.scale)));
+     }},
+};
 constexpr Row kAmaxRows[] = {
     {"amax.left_out", "the tensor's amax takes no part", "N10.15", Stage::tensor_scale,
      [](const Element& e) { return f32_of(e.value() * e.scale); }},
@@ -174,6 +199,7 @@ void remake(const Row& row, const Problem& p, const Planes& inputs, Planes& made
   if (!read.data) return;
   const Quantizer& q = *p.quantizer(p.row ? Direction::row : Direction::col);
   if (row.derived) derive_blocks(read, q, p.row.has_value());
+  if (row.halves) in_halves(read, length_of(q.block));
   PlaneData& y = made.front();
   for (int64_t n = 0; n < read.shape.count(); ++n) {
     const auto at = static_cast<size_t>(n);
@@ -216,6 +242,8 @@ std::vector<Hypothesis> dequantize_hypotheses(const Problem& problem) {
   if (scales != inputs.end()) {
     for (const Row& row : kRows) add(row);
     if (scales->encoding == Encoding::e8m0) add(kExponentRow);
+    if (scales->encoding == Encoding::f32)
+      for (const Row& row : kScaleRows) add(row);
     if (scales->layout == ScaleLayout::gemm) add(kCompactRow);
     else if (scales->padded.cols != scales->logical.cols) add(kUnpaddedRow);
   }
@@ -224,7 +252,7 @@ std::vector<Hypothesis> dequantize_hypotheses(const Problem& problem) {
   if (q.format == FormatId::nvfp4)
     for (const Row& row : kAmaxRows) add(row);
   if (std::any_of(inputs.begin(), inputs.end(), [](const Plane& p) { return p.packed && p.bits() == 4; }))
-    add(kNibblesRow);
+    add(kNibblesRow), add(kHalvesRow);
   return out;
 }
 

@@ -114,6 +114,10 @@ struct Hypothesis {
   // Of another op than quantize: changes its outputs, as the reference made them of these inputs.
   std::function<void(const Problem&, const std::vector<PlaneData>& inputs, std::vector<PlaneData>& made)>
       remake;
+  // Of another op than quantize: what comes out, made by runs of the reference on lines of its own.
+  std::function<std::optional<std::vector<PlaneData>>(const Problem&, const std::vector<PlaneData>& inputs,
+                                                      const RunLine&)>
+      rerun;
   // What becomes of four packed codes of 6 bits, the first in the lowest (N6.8), as the little-endian number
   // of three bytes.
   std::function<uint32_t(uint32_t)> packed;

@@ -71,6 +71,10 @@ std::vector<Hypothesis> dequantize_hypotheses(const Problem& problem);
 std::vector<Hypothesis> attention_hypotheses(const Problem& problem);
 // Operands of a gemm read otherwise, and its epilogue in another order; none for other ops (gemm.cpp).
 std::vector<Hypothesis> gemm_hypotheses(const Problem& problem);
+// Its products summed otherwise, and what its epilogue adds from other places (gemm_sums.cpp).
+std::vector<Hypothesis> gemm_sum_hypotheses(const Problem& problem);
+// What a scale_chain stores by a rule of its own; none for other ops (scale_chains.cpp).
+std::vector<Hypothesis> scale_chain_hypotheses(const Problem& problem);
 // Orders in which a swizzle back may read its scales; none for other ops (swizzled.cpp).
 std::vector<Hypothesis> swizzle_hypotheses(const Problem& problem);
 // Rows of the op hadamard; none for other ops (rotation.cpp).

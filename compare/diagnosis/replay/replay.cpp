@@ -45,7 +45,7 @@ std::optional<std::vector<PlaneData>> Replay::run_other_op(const Problem& p, Hyp
   for (const Hypothesis* h : hypotheses) {
     if (h->attention && change != AttentionChange{}) return {};  // one of the core at a time
     if (h->attention) change = *h->attention;
-    else if (h->keys.empty() && h->layout.empty() && !h->remake && !h->read) return {};
+    else if (h->keys.empty() && h->layout.empty() && !h->remake && !h->read && !h->rerun) return {};
   }
   std::vector<PlaneData> read;
   const bool reads = std::ranges::any_of(hypotheses, [](const Hypothesis* h) { return bool(h->read); });
@@ -53,12 +53,14 @@ std::optional<std::vector<PlaneData>> Replay::run_other_op(const Problem& p, Hyp
   for (const Hypothesis* h : hypotheses)
     if (h->read && !h->read(p, read)) return {};
   const std::vector<PlaneData>& inputs = reads ? read : lane().inputs;
-  if (p.as<Attention>() && (change != AttentionChange{} || lane().observed)) {
-    const RunLine run = [&](const Problem& line, const std::vector<PlaneData>& in) {
-      return whole_.execute(line, in);
-    };
+  const RunLine run = [&](const Problem& line, const std::vector<PlaneData>& in) {
+    return whole_.execute(line, in);
+  };
+  const auto rerun = std::ranges::find_if(hypotheses, [](const Hypothesis* h) { return bool(h->rerun); });
+  if (rerun != hypotheses.end() && (hypotheses.size() > 1 || lane().observed)) return {};
+  if (rerun != hypotheses.end()) return (*rerun)->rerun(p, inputs, run);
+  if (p.as<Attention>() && (change != AttentionChange{} || lane().observed))
     return attention_planes(p, inputs, change, run, lane().observed ? &*lane().observed : nullptr);
-  }
   auto planes = whole_.execute(p, inputs);
   for (const Hypothesis* h : hypotheses)
     if (planes && h->remake) h->remake(p, inputs, *planes);

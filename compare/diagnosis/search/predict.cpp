@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compare/diagnosis/library/group_offsets.h"
+#include "compare/diagnosis/library/group_reads.h"
 #include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/replay/replay.h"
 #include "compare/process/plain_run.h"
@@ -63,6 +64,14 @@ std::optional<Problem> columns_of_rows(const Problem& problem) {
   return with_keys(problem, "col_source=row_dequantized");
 }
 
+RunLine run_by(Subject& reference) {
+  return [&](const Problem& line, const std::vector<PlaneData>& in) -> std::optional<std::vector<PlaneData>> {
+    if (validate(line)) return {};
+    auto made = plain_run(reference, line, in);
+    return made ? std::optional(std::move(*made)) : std::nullopt;
+  };
+}
+
 Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& problem,
                                        const std::vector<PlaneData>& inputs, Subject& reference) {
   if (e.ids == std::vector{string(kColumnsOfRows)}) {
@@ -76,6 +85,11 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
     if (e.ids == std::vector{cause.id}) {
       auto moved = moved_scales(cause, problem, *out);
       return moved ? std::move(moved->planes) : std::move(*out);
+    }
+  for (const ReadCause& cause : read_causes(problem))
+    if (e.ids == std::vector{cause.id}) {
+      auto made = cause.made(problem, inputs, run_by(reference));
+      return made ? std::move(*made) : std::move(*out);
     }
   std::set<string> used;
   // Rows first: columns may be made of them.

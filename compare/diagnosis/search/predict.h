@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compare/arithmetic/attention_core.h"
 #include "compare/diagnosis/diagnosis.h"
 #include "contract/problem.h"
 #include "contract/result.h"
@@ -17,6 +18,9 @@ namespace assay {
 // The id of the cause that is a key of the whole line, which a direction alone has not, and that line.
 inline constexpr std::string_view kColumnsOfRows = "line.col_source=row_dequantized";
 std::optional<Problem> columns_of_rows(const Problem& problem);
+
+// Runs of the reference, for causes that are made of them.
+RunLine run_by(Subject& reference);
 
 // The output planes (of output_planes(problem), in that order) that a subject with this explanation would
 // make of other inputs, of a problem of the same kind: what the explanation says beyond the bytes that it was

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "compare/arithmetic/places.h"
 #include "compare/diagnosis/library/group_offsets.h"
+#include "compare/diagnosis/library/group_reads.h"
 #include "compare/diagnosis/search/codes.h"
 #include "compare/diagnosis/search/predict.h"
 #include "compare/process/plain_run.h"
@@ -92,12 +94,47 @@ void try_offsets(const JudgedCase& judged_case, Diagnosis& out) {
   }
 }
 
+// Whether the planes hold what came: members alone, since what lies beyond them is nobody's.
+bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made, Explanation& e) {
+  for (const JudgedLane& l : judged_case.lanes) {
+    const std::vector<PlaneData> own = planes_of_member(made, *l.lane().member);
+    for (const JudgedPlane& j : l.judged) {
+      const PlaneData* plane = find_plane(own, j.want.plane.name);
+      if (!plane) return false;
+      const Codes now(plane->plane, plane->bytes), got(j.got);
+      bool same = true;
+      for_logical(j.want.plane, [&](int64_t i) { same &= now[i] == got[i]; });
+      if (!same) return false;
+      e.of += j.of, e.differ += j.differ;
+    }
+  }
+  return judged_case.beside_differ == 0;
+}
+
+// Members that read something else than their own.
+void try_reads(const JudgedCase& judged_case, Diagnosis& out) {
+  const Observation& seen = judged_case.seen;
+  for (const ReadCause& cause : read_causes(seen.problem)) {
+    const auto made = cause.made(seen.problem, seen.inputs, run_by(judged_case.reference));
+    Explanation e;
+    if (!made || !all_came(judged_case, *made, e)) continue;
+    e.ids = {cause.id};
+    e.title = cause.title;
+    e.stage = Stage::input;
+    e.clause = cause.clause;
+    e.agree = e.of, e.repaired = e.differ;
+    return take(std::move(e), out);
+  }
+}
+
 }  // namespace
 
 void try_whole_case(const JudgedCase& judged_case, Diagnosis& out) {
   if (out.confidence == Confidence::certain || out.confidence == Confidence::equivalent) return;
   try_columns_of_rows(judged_case, out);
-  if (judged_case.seen.problem.as<Split>()) try_offsets(judged_case, out);
+  if (!judged_case.seen.problem.as<Split>()) return;
+  try_offsets(judged_case, out);
+  if (out.confidence != Confidence::certain) try_reads(judged_case, out);
 }
 
 }  // namespace assay::cause

@@ -1,5 +1,5 @@
-// The second and the third set of planted bugs: explain names them on lines that show them (README.md), but
-// for racing_amax, whose bytes differ from run to run.
+// The second set of planted bugs and those after it: explain names them on lines that show them (README.md),
+// but for racing_amax, whose bytes differ from run to run.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -88,6 +88,34 @@ const Slip kSlips[] = {
     {"update_local_scale", "update fp8_delayed 16x5 f32 reduction=1 seed=4", "update.scale_of_own"},
     {"adam_states_narrowed", "adam bf16 33x29 bf16 moments=f32 fill=wide", "adam.moments_in_bf16"},
     {"hadamard_signs_after", "hadamard nvfp4 64x48 bf16 fill=wide", "rht.signs_after"},
+    {"attention_window_left", "attention fp8_current 64x64 bf16 heads=2 mask=causal window=8,0",
+     "attention.window_left_more"},
+    {"attention_padded_corner",
+     "attention fp8_current 32x64 bf16 heads=2 batch=2 kv=24 mask=causal_bottom_right lengths=10,16 "
+     "kv_lengths=24,17",
+     "attention.corner_padded"},
+    {"attention_tiled_heads", "attention fp8_delayed 32x128 bf16 heads=4 kv_heads=2", "attention.heads_wrap"},
+    {"attention_dropout_redrawn", "attention fp8_current 32x64 bf16 heads=2 dropout=0.25 backward=1",
+     "attention.dropout_moved=4"},
+    {"gemm_alpha_lost", "gemm a=fp8_current b=fp8_current 48x32x64 alpha=0.5 bias=bf16",
+     "gemm.alpha_left_out"},
+    {"gemm_bf16_partials", "gemm a=mxfp8 b=mxfp8 48x32x150 bf16", "gemm.split_k.bf16=2x32"},
+    {"gemm_f16_accumulator", "gemm a=identity b=identity 33x29x48 bf16 out=f32", "gemm.accumulator.f16=16"},
+    {"gemm_bias_by_row", "gemm a=fp8_current b=fp8_current 48x32x64 bias=bf16", "gemm.bias_by_row"},
+    {"mxfp8_square_scale_once", "quantize mxfp8 64x96 bf16 block=32x32", "scale.first_copy_only.stored"},
+    {"mxfp6_packed_in_parts", "quantize mxfp6 64x96 bf16 dir=row packing=packed", "packing.torchao"},
+    {"fp8_token_scale_shared", "quantize fp8_current 33x64 bf16 row_scaled=1", "amax.last_of_rows=8.codes"},
+    {"split_value_of_first", "split fp8_delayed 64x64 bf16 dir=row groups=16,0,32,16 scale=4",
+     "split.given_of_first"},
+    {"split_tail_reads_on", "split mxfp8 96x64 bf16 groups=17,30,0,49", "split.tail_reads_on"},
+    {"split_column_slices", "split fp8_current 32x96 bf16 dir=row vary=last groups=32,16,48",
+     "split.column_slices"},
+    {"cast_high_byte", "cast e5m2 64x64 bf16", "line.round=rz"},
+    {"dequantize_split_nibbles", "dequantize mxfp4 64x64 bf16 dir=row", "dequantize.code.halves"},
+    {"dequantize_scales_in_bf16", "dequantize fp8_current 64x64 bf16 dir=row", "dequantize.scale.in_bf16"},
+    {"scale_chain_inverse_from_amax", "scale_chain fp8_current 16x64 f32", "scale_chain.inverse_divided"},
+    {"update_idle_slots_roll", "update fp8_delayed 16x64 f32", "line.rule=api"},
+    {"adam_eps_in_root", "adam f32 32x64 f32 eps=0.001", "adam.eps_in_root"},
 };
 
 Subjects with(const Slip& slip) {

@@ -26,6 +26,7 @@ struct Ways {
   enum class Scale { right, first, unpadded, compact, exponent_field } scale = Scale::right;
   enum class Result { nearest, truncated, flushed, through_bf16 } result = Result::nearest;
   int64_t turned = 0;
+  bool halves = false;   // elements of a byte are half a block apart
   bool derived = false;  // the block is as long as the line divided by its number of blocks, rounded up
 };
 
@@ -70,7 +71,9 @@ std::vector<std::byte> dequantized(const planes::Case& c, const Ways& ways) {
   const PlaneData& y = c.want.front();
   std::vector<std::byte> out(y.bytes.size());
   for (int64_t n = 0; n < c.problem.x.shape.count(); ++n) {
-    const int64_t i = n / c.problem.x.shape.cols, j = n % c.problem.x.shape.cols, at = n ^ ways.turned;
+    const int64_t i = n / c.problem.x.shape.cols, j = n % c.problem.x.shape.cols, in_block = j % 32,
+                  half = j - in_block + in_block % 16 * 2 + in_block / 16,
+                  at = (ways.halves ? n - j + half : n) ^ ways.turned;
     const auto byte = static_cast<uint32_t>(data->bytes[static_cast<size_t>(four ? at / 2 : at)]);
     const float code = four ? e2m1(byte >> (at % 2 * 4) & 15) : e4m3(byte);
     const int64_t length = power ? 32 : 16, cols = c.problem.x.shape.cols,
@@ -130,6 +133,7 @@ std::vector<Row> rows() {
       {"scale.first", nvfp4, scaled(first, kOfNvfp4)},
       {"scale.exponent_field", "dequantize mxfp8 64x256 f32 dir=row input=codes", scaled(exponent_field)},
       {"scale.unpadded", "dequantize mxfp8 64x224 bf16 dir=row", scaled(unpadded)},
+      {"code.halves", "dequantize mxfp4 64x256 bf16 dir=row", {.halves = true}},
       {"scale.block_derived", "dequantize mxfp8 64x200 bf16 dir=row", {.derived = true}},
       {"scale.compact", "dequantize mxfp8 160x256 bf16 dir=row scales=gemm", scaled(compact)},
       {"result.truncated", "dequantize nvfp4 64x256 bf16 dir=row", rounded(truncated, kOfNvfp4)},

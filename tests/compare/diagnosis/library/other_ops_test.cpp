@@ -80,6 +80,43 @@ TEST(OtherOps, TheDefaultSoftmaxScaleIsNamed) {
   expect_named("attention.scale_default", c, planes::Case("attention fp8_current 12x48 bf16 heads=2").want);
 }
 
+TEST(OtherOps, SidesOfAWindowAreNamed) {
+  const string line = "attention fp8_current 24x32 bf16 heads=2 window=";
+  const planes::Case c(line + "3,5");
+  for (const auto& [id, sides] : {std::pair("window_left_more", "4,5"), std::pair("window_left_less", "2,5"),
+                                  std::pair("window_turned", "5,3")})
+    expect_named(string("attention.") + id, c, planes::Case(line + sides).want);
+}
+
+TEST(OtherOps, TheCornerOfPaddedSequencesIsNamed) {
+  const string line =
+      "attention fp8_current 32x64 bf16 heads=2 batch=2 kv=24 lengths=10,16 kv_lengths=24,17 ";
+  expect_named("attention.corner_padded", planes::Case(line + "mask=causal_bottom_right"),
+               planes::Case(line + "window=-1,8").want);
+}
+
+TEST(OtherOps, AMaskOfDropoutThatMovedIsNamed) {
+  const planes::Case c("attention fp8_current 32x64 bf16 heads=2 dropout=0.25 backward=1");
+  const std::pair<const char*, size_t> causes[] = {
+      {"dropout_missing", 0}, {"dropout_moved=1", 1}, {"dropout_moved=4", 4}, {"dropout_moved=16", 16}};
+  for (const auto& [id, moved] : causes) {
+    Planes other = c.inputs;
+    std::vector<std::byte>& keep = called(other, "keep").bytes;
+    const std::vector<std::byte> before = keep;
+    for (size_t i = 0; i < keep.size(); ++i)
+      keep[i] = moved ? before[(i + moved) % keep.size()] : std::byte{1};
+    const auto backward = plain_run(*make_reference_subject(), c.problem, other);
+    ASSERT_TRUE(backward);
+    Planes got = c.want;
+    bool gradients = false;  // they come behind `out`
+    for (PlaneData& plane : got) {
+      if (gradients) plane.bytes = find_plane(*backward, plane.plane.name)->bytes;
+      gradients |= plane.plane.name == "out";
+    }
+    expect_named(string("attention.") + id, c, got);
+  }
+}
+
 // ---- split -----------------------------------------------------------------------------------------------
 
 void put_offset(PlaneData& plane, size_t i, size_t v) {
@@ -160,6 +197,50 @@ TEST(OtherOps, TheAmaxOfAGroupIsNamed) {
   }
 }
 
+TEST(OtherOps, AGivenValueOfTheFirstMemberIsNamed) {
+  const planes::Case c("split fp8_delayed 64x64 bf16 dir=row groups=16,0,32,16 scale=4");
+  Planes read = c.inputs;
+  std::vector<std::byte>& given = called(read, "row.given.scale").bytes;
+  for (size_t m = 1; m < given.size() / 4; ++m) std::memcpy(given.data() + 4 * m, given.data(), 4);
+  const auto got = plain_run(*make_reference_subject(), c.problem, read);
+  ASSERT_TRUE(got);
+  expect_named("split.given_of_first", c, *got);
+}
+
+TEST(OtherOps, MembersThatAreReadAsSlicesAreNamed) {
+  const planes::Case c("split fp8_current 8x24 bf16 dir=row vary=last groups=4,12,8");
+  Planes read = c.inputs;
+  std::vector<std::byte>& x = called(read, "x").bytes;
+  const std::vector<std::byte> before = x;
+  const size_t first[] = {0, 4, 16, 24};
+  size_t to = 0;
+  for (size_t m = 0; m < 3; ++m)
+    for (size_t row = 0; row < 8; ++row)
+      for (size_t column = first[m]; column < first[m + 1]; ++column, ++to)
+        std::memcpy(x.data() + 2 * to, before.data() + 2 * (row * 24 + column), 2);
+  const auto got = plain_run(*make_reference_subject(), c.problem, read);
+  ASSERT_TRUE(got);
+  expect_named("split.column_slices", c, *got);
+}
+
+// Columns of E8M0 scales: of each 32 rows from where a member begins the code is that of 448 times a power of
+// two that covers the largest element, rows of the next member among them.
+TEST(OtherOps, ALastBlockThatReadsOnIsNamed) {
+  const planes::Case c("split mxfp8 64x32 bf16 dir=col groups=20,44");
+  const planes::Case longer("quantize mxfp8 32x32 bf16 dir=col");
+  Planes in = longer.inputs;
+  const std::vector<std::byte>& x = find_plane(c.inputs, "x")->bytes;
+  std::copy_n(x.begin(), static_cast<std::ptrdiff_t>(32 * 32 * 2), called(in, "x").bytes.begin());
+  const auto read_on = plain_run(*make_reference_subject(), longer.problem, in);
+  ASSERT_TRUE(read_on);
+  Planes got = c.want;
+  // One row of scales, and the first 20 of 32 rows of data, which begin at the planes' first bytes.
+  const PlaneData &scales = *find_plane(*read_on, "col.scale_inv"), &data = *find_plane(*read_on, "col.data");
+  std::copy_n(scales.bytes.begin(), 32, called(got, "col.scale_inv").bytes.begin());
+  std::copy_n(data.bytes.begin(), 20 * 32, called(got, "col.data").bytes.begin());
+  expect_named("split.tail_reads_on", c, got);
+}
+
 // ---- the others ------------------------------------------------------------------------------------------
 
 // The transform by the matrix itself: entry (i, j) of it is 1 or -1 by the parity of i & j.
@@ -204,6 +285,94 @@ TEST(OtherOps, ASwizzleBackThatReadsAnotherOrderIsNamed) {
       got.front().bytes[r * 8 + k] =
           from[(k / 4 * 2 + r / 128) * 512 + r % 32 * 16 + r % 128 / 32 * 4 + k % 4];
   expect_named("swizzle.read_as:tiles_128x4_down", c, got);
+}
+
+TEST(OtherOps, ScalesInFewerBitsAreNamed) {
+  for (const bool half : {false, true}) {
+    const planes::Case c("dequantize fp8_current 64x64 bf16 dir=row row_scaled=1");
+    Planes read = c.inputs;
+    std::vector<std::byte>& scales = called(read, "row.scale_inv").bytes;
+    for (size_t i = 0; i < scales.size() / 4; ++i) {
+      float v;
+      std::memcpy(&v, scales.data() + 4 * i, 4);
+      v = half ? static_cast<float>(static_cast<_Float16>(v)) : bf16_of_code(code_of(v));
+      std::memcpy(scales.data() + 4 * i, &v, 4);
+    }
+    const auto got = plain_run(*make_reference_subject(), c.problem, read);
+    ASSERT_TRUE(got);
+    expect_named(half ? "dequantize.scale.in_f16" : "dequantize.scale.in_bf16", c, *got);
+  }
+}
+
+TEST(OtherOps, ADecodeScaleThatIsDividedIsNamed) {
+  const planes::Case c("scale_chain fp8_current 16x64 f32");
+  Planes got = c.want;
+  const std::vector<std::byte>& x = find_plane(c.inputs, "x")->bytes;
+  PlaneData& inverse = called(got, "scale_inv");
+  for (size_t i = 0; i < 16 * 64; ++i) {
+    float amax;
+    std::memcpy(&amax, x.data() + 4 * i, 4);
+    const float divided = amax / 448;
+    if (amax > 0 && std::isfinite(amax)) std::memcpy(inverse.bytes.data() + 4 * i, &divided, 4);
+  }
+  expect_named("scale_chain.inverse_divided", c, got);
+}
+
+// One step of Adam in binary32, with a slip in what the update is made of.
+struct Moments {
+  float p, m, v, c1, c2, eps;
+};
+TEST(OtherOps, StepsOfAdamAreNamed) {
+  const std::pair<const char*, float (*)(const Moments&)> slips[] = {
+      {"eps_in_root", [](const Moments& s) { return s.m / s.c1 / std::sqrt(s.v / s.c2 + s.eps); }},
+      {"eps_before_correction",
+       [](const Moments& s) { return s.m / s.c1 / ((std::sqrt(s.v) + s.eps) / std::sqrt(s.c2)); }},
+      {"first_uncorrected", [](const Moments& s) { return s.m / (std::sqrt(s.v / s.c2) + s.eps); }},
+      {"second_uncorrected", [](const Moments& s) { return s.m / s.c1 / (std::sqrt(s.v) + s.eps); }},
+      {"root_missing", [](const Moments& s) { return s.m / s.c1 / (s.v / s.c2 + s.eps); }},
+      {"", [](const Moments& s) { return s.m / s.c1 / (std::sqrt(s.v / s.c2) + s.eps); }},
+  };
+  const float lr = 0.001f, beta1 = 0.9f, beta2 = 0.999f;
+  const planes::Case c("adam f32 16x16 f32 moments=f32 step=3 eps=0.01");
+  const auto numbers = [&](const char* name) {
+    std::vector<float> out(256);
+    std::memcpy(out.data(), find_plane(c.inputs, name)->bytes.data(), 1024);
+    return out;
+  };
+  const auto g = numbers("x"), p = numbers("p"), m = numbers("m"), v = numbers("v");
+  for (const auto& [id, update] : slips) {
+    Planes got = c.want;
+    for (size_t i = 0; i < 256; ++i) {
+      const Moments s{p[i],
+                      beta1 * m[i] + (1 - beta1) * g[i],
+                      beta2 * v[i] + (1 - beta2) * g[i] * g[i],
+                      static_cast<float>(1 - std::pow(static_cast<double>(beta1), 3)),
+                      static_cast<float>(1 - std::pow(static_cast<double>(beta2), 3)),
+                      0.01f};
+      const float next = -lr * (0 * s.p + update(s)) + s.p;
+      std::memcpy(called(got, "next.p").bytes.data() + 4 * i, &next, 4);
+    }
+    if (*id) expect_named(string("adam.") + id, c, got);
+    else EXPECT_EQ(called(got, "next.p").bytes, c.wanted("next.p").bytes) << "without a slip";
+  }
+}
+
+TEST(OtherOps, ADecayBeforeTheUpdateIsNamed) {
+  // With lr = 1 / 1024 and decay = 1 / 2 the product 1 - lr * decay is exact.
+  const planes::Case exact("adam f32 16x16 f32 moments=f32 step=1 decay=0.5 lr=0.0009765625 beta1=0 eps=0");
+  Planes late = exact.want;
+  for (size_t i = 0; i < 256; ++i) {
+    float p, g;
+    std::memcpy(&p, find_plane(exact.inputs, "p")->bytes.data() + 4 * i, 4);
+    std::memcpy(&g, find_plane(exact.inputs, "x")->bytes.data() + 4 * i, 4);
+    float v;
+    std::memcpy(&v, find_plane(exact.inputs, "v")->bytes.data() + 4 * i, 4);
+    const float beta2 = 0.999f, second = beta2 * v + (1 - beta2) * g * g,
+                c2 = static_cast<float>(1 - static_cast<double>(beta2)), root = std::sqrt(second / c2);
+    const float u = g / root, next = -0.0009765625f * (0 * p + u) + p * (1 - 0.0009765625f * 0.5f);
+    std::memcpy(called(late, "next.p").bytes.data() + 4 * i, &next, 4);
+  }
+  expect_named("adam.decay_first", exact, late);
 }
 
 TEST(OtherOps, MomentsOfAnotherEncodingAreNamed) {

@@ -1,0 +1,24 @@
+// What a kernel may read for the members of a split in place of their own (N14): causes of a whole case.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/arithmetic/attention_core.h"
+#include "contract/problem.h"
+#include "fixtures/inputs.h"
+
+namespace assay {
+
+struct ReadCause {
+  std::string id, title, clause;  // "split.column_slices"
+  // The output planes, by runs of the reference. Nothing where nothing changes, or the reference fails.
+  std::function<std::optional<std::vector<PlaneData>>(const Problem&, const std::vector<PlaneData>& inputs,
+                                                      const RunLine&)>
+      made;
+};
+// Those that the line can have.
+std::vector<ReadCause> read_causes(const Problem& split);
+
+}  // namespace assay
