@@ -57,6 +57,7 @@ constexpr const char* kOtherLines[] = {
     "dequantize mxfp8 200x200 bf16 dir=row scales=gemm",
     "dequantize nvfp4 200x200 bf16 dir=row",
     "dequantize fp8_current 200x200 bf16 dir=row",
+    "cast e4m3 16x64 f32",
     "scale_chain fp8_current 16x64 f32",
     "scale_chain fp8_current 16x64 f32 scale_order=decode_first",
     "swizzle mxfp8 256x256 e8m0 dir=row inverse=1",

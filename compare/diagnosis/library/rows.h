@@ -73,6 +73,8 @@ std::vector<Hypothesis> attention_hypotheses(const Problem& problem);
 std::vector<Hypothesis> gemm_hypotheses(const Problem& problem);
 // Its products summed otherwise, and what its epilogue adds from other places (gemm_sums.cpp).
 std::vector<Hypothesis> gemm_sum_hypotheses(const Problem& problem);
+// Elements of a cast that are rounded before it; none for other ops (casts.cpp).
+std::vector<Hypothesis> cast_hypotheses(const Problem& problem);
 // What a scale_chain stores by a rule of its own; none for other ops (scale_chains.cpp).
 std::vector<Hypothesis> scale_chain_hypotheses(const Problem& problem);
 // Orders in which a swizzle back may read its scales; none for other ops (swizzled.cpp).

@@ -304,6 +304,35 @@ TEST(OtherOps, ScalesInFewerBitsAreNamed) {
   }
 }
 
+// E5M2 is the high byte of f16: what is cut of f16 is cut toward zero.
+TEST(OtherOps, ACastByTheHighByteOfF16IsNamed) {
+  const planes::Case c("cast e5m2 16x64 f32");
+  Planes got = c.want;
+  const std::vector<std::byte>& x = find_plane(c.inputs, "x")->bytes;
+  for (size_t i = 0; i < 16 * 64; ++i) {
+    float v;
+    std::memcpy(&v, x.data() + 4 * i, 4);
+    got.front().bytes[i] = static_cast<std::byte>(std::bit_cast<uint16_t>(static_cast<_Float16>(v)) >> 8);
+  }
+  expect_named("cast.cut_through_f16", c, got);
+}
+
+TEST(OtherOps, ACastThatRoundsTwiceIsNamed) {
+  const planes::Case c("cast e4m3 64x64 f32");
+  std::vector<std::byte> x = find_plane(c.inputs, "x")->bytes;
+  for (size_t i = 0; i < x.size() / 4; ++i) {
+    float v;
+    std::memcpy(&v, x.data() + 4 * i, 4);
+    v = bf16_of_code(code_of(v));
+    std::memcpy(x.data() + 4 * i, &v, 4);
+  }
+  Planes read = c.inputs;
+  called(read, "x").bytes = x;
+  const auto got = plain_run(*make_reference_subject(), c.problem, read);
+  ASSERT_TRUE(got);
+  expect_named("cast.through_bf16", c, *got);
+}
+
 TEST(OtherOps, ADecodeScaleThatIsDividedIsNamed) {
   const planes::Case c("scale_chain fp8_current 16x64 f32");
   Planes got = c.want;
