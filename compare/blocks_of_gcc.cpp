@@ -37,8 +37,9 @@ __attribute__((no_sanitize("coverage", "address", "undefined"))) int look(dl_phd
 
 }  // namespace
 
-// The place in its segment names a block, whatever address the system has loaded it at, so that a round
-// follows from its seed. Two blocks 64 KiB apart share a counter.
+// Threads that count one block at the same time may lose a count. The place in its segment names a block,
+// whatever address the system has loaded it at, so that a round follows from its seed. Two blocks 64 KiB
+// apart share a counter.
 extern "C" __attribute__((no_sanitize("coverage", "address", "undefined"), visibility("default"))) void
 __sanitizer_cov_trace_pc() {
   static thread_local Range segment;
@@ -48,8 +49,9 @@ __sanitizer_cov_trace_pc() {
     dl_iterate_phdr(look, &wanted);
     segment = wanted.found;
   }
-  uint8_t& counter = counters[(here - segment.begin) % kCounters];
-  if (counter != UINT8_MAX) ++counter;
+  uint8_t* counter = &counters[(here - segment.begin) % kCounters];
+  const uint8_t count = __atomic_load_n(counter, __ATOMIC_RELAXED);
+  if (count != UINT8_MAX) __atomic_store_n(counter, static_cast<uint8_t>(count + 1), __ATOMIC_RELAXED);
 }
 
 // libFuzzer has functions for what -fsanitize-coverage=trace-cmp shows of integers. g++ asks for these two as

@@ -33,23 +33,9 @@ class Grid {
  public:
   Grid(const Problem& gemm, Side side, const Plane& own, PlaneData& stored)
       : own_(own), bytes_(stored.bytes) {
-    const Problem line = operand_dequantize(gemm, side);
     const bool rows = gemm.as<Gemm>()->direction(side) == Direction::row;
-    const Shape shape = own.logical;
-    std::vector<int64_t> line_of, block_of;  // where the regions of all places begin
-    for (int64_t n = 0; n < shape.count(); ++n) {
-      const Region r = region_of(&line, own, {false, n / shape.cols, n % shape.cols});
-      line_of.push_back(rows ? r.row0 : r.col0);
-      block_of.push_back(rows ? r.col0 : r.row0);
-    }
-    const std::vector<int64_t> lines = distinct(line_of), blocks = distinct(block_of);
-    lines_ = std::ssize(lines), blocks_ = std::ssize(blocks);
-    at_.resize(line_of.size());
-    for (int64_t n = 0; n < shape.count(); ++n) {
-      const auto i = std::ranges::lower_bound(lines, line_of[static_cast<size_t>(n)]) - lines.begin();
-      const auto j = std::ranges::lower_bound(blocks, block_of[static_cast<size_t>(n)]) - blocks.begin();
-      at_[static_cast<size_t>(i * blocks_ + j)] = index_of(own, n / shape.cols, n % shape.cols);
-    }
+    if (own.name.ends_with(".data")) place_elements(rows || own.transposed);
+    else place_blocks(operand_dequantize(gemm, side), rows);
   }
 
   const Plane& plane() const { return own_; }
@@ -72,6 +58,33 @@ class Grid {
   }
 
  private:
+  // Of data every place is its own block.
+  void place_elements(bool along_columns) {
+    const Shape shape = own_.logical;
+    lines_ = along_columns ? shape.rows : shape.cols, blocks_ = along_columns ? shape.cols : shape.rows;
+    at_.reserve(static_cast<size_t>(shape.count()));
+    for (int64_t i = 0; i < lines_; ++i)
+      for (int64_t j = 0; j < blocks_; ++j)
+        at_.push_back(index_of(own_, along_columns ? i : j, along_columns ? j : i));
+  }
+  // Blocks by where the regions of all places begin.
+  void place_blocks(const Problem& line, bool rows) {
+    const Shape shape = own_.logical;
+    std::vector<int64_t> line_of, block_of;
+    for (int64_t n = 0; n < shape.count(); ++n) {
+      const Region r = region_of(&line, own_, {false, n / shape.cols, n % shape.cols});
+      line_of.push_back(rows ? r.row0 : r.col0);
+      block_of.push_back(rows ? r.col0 : r.row0);
+    }
+    const std::vector<int64_t> lines = distinct(line_of), blocks = distinct(block_of);
+    lines_ = std::ssize(lines), blocks_ = std::ssize(blocks);
+    at_.resize(line_of.size());
+    for (int64_t n = 0; n < shape.count(); ++n) {
+      const auto i = std::ranges::lower_bound(lines, line_of[static_cast<size_t>(n)]) - lines.begin();
+      const auto j = std::ranges::lower_bound(blocks, block_of[static_cast<size_t>(n)]) - blocks.begin();
+      at_[static_cast<size_t>(i * blocks_ + j)] = index_of(own_, n / shape.cols, n % shape.cols);
+    }
+  }
   static std::vector<int64_t> distinct(std::vector<int64_t> all) {
     std::ranges::sort(all);
     all.erase(std::unique(all.begin(), all.end()), all.end());
@@ -225,23 +238,28 @@ string words_for(const Sides& sides) {
   return sides.size() == 2 ? "both operands" : "operand " + string(name_of(sides.front()));
 }
 
-// Reads the operands' planes of a row's part in the row's way. Both are read before either changes.
+// Reads the operands' planes of a row's part in the row's way. The other operand's is the one before any
+// change.
 bool read(const Row& row, const Sides& sides, const Problem& p, Planes& inputs) {
-  const Planes before = inputs;
+  std::optional<PlaneData> as_they_were[2];
+  if (row.part != Part::data)  // no row of data looks at the other operand
+    for (const Side side : kSides)
+      if (const PlaneData* plane = stored_plane(inputs, side, row.part))
+        as_they_were[static_cast<size_t>(side)] = *plane;
   bool changed = false;
   for (const Side side : sides) {
     const Side other_side = side == Side::a ? Side::b : Side::a;
-    Planes unchanged = before;
-    PlaneData *stored = stored_plane(inputs, side, row.part),
-              *others = stored_plane(unchanged, other_side, row.part);
-    const auto own = own_plane(p, side, row.part), other = own_plane(p, other_side, row.part);
+    PlaneData* stored = stored_plane(inputs, side, row.part);
+    std::optional<PlaneData>& others = as_they_were[static_cast<size_t>(other_side)];
+    const auto own = own_plane(p, side, row.part);
     if (!stored || !own) return false;
+    const std::vector<std::byte> before = stored->bytes;
     Grid grid(p, side, *own, *stored);
     std::optional<Grid> of_other;
-    if (others && other) of_other.emplace(p, other_side, *other, *others);
+    if (others) of_other.emplace(p, other_side, *own_plane(p, other_side, row.part), *others);
     const Quantizer& q = operand(p, side).quantizer;
     row.read({grid, of_other ? &*of_other : nullptr, q.format == FormatId::nvfp4 ? full_range(q) : 1});
-    changed |= stored->bytes != find_plane(before, stored->plane.name)->bytes;
+    changed |= stored->bytes != before;
   }
   return changed;
 }
@@ -308,7 +326,9 @@ void come_late(const Late& late, const Gemm& op, const Planes& inputs, Planes& m
 class GemmRows {
  public:
   explicit GemmRows(const Problem& p) : p_(p), op_(*p.as<Gemm>()) {}
+  // Rows that look at every element of an operand come last.
   std::vector<Hypothesis> list() {
+    add_epilogue();
     for (const Row& row : kRows)
       for (const Sides& sides : {Sides{Side::a}, Sides{Side::b}, Sides{Side::a, Side::b}}) {
         if (!applies(row, sides, p_)) continue;
@@ -322,7 +342,6 @@ class GemmRows {
         add(fmt::format("k_cut={}", unit),
             fmt::format("products beyond the last whole {} of K are left out", unit), Stage::code, "N16.1")
             .read = [unit](const Problem& p, Planes& in) { return cut(unit, p, in); };
-    add_epilogue();
     return std::move(out_);
   }
 

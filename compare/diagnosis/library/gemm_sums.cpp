@@ -4,6 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +55,13 @@ std::optional<std::vector<float>> elements(const Problem& gemm, Side side, const
       turned[static_cast<size_t>(i * of.rows + k)] = y[static_cast<size_t>(k * of.cols + i)];
   return turned;
 }
+
+// What the rows of one lane share, which has one set of inputs: made once, by the first that asks.
+struct Shared {
+  std::once_flag elements_once, sums_once;
+  std::optional<std::vector<float>> a, b;  // elements of the operands
+  std::optional<std::vector<float>> sums;  // before the epilogue
+};
 
 // ---- the epilogue ----
 
@@ -233,8 +243,12 @@ std::vector<SumRow> sum_rows() {
 
 constexpr int64_t kMostProducts = int64_t{1} << 24;
 
-std::optional<Planes> summed(const Sum& sum, const Problem& p, const Planes& inputs, const RunLine& run) {
-  const auto a = elements(p, Side::a, inputs, run), b = elements(p, Side::b, inputs, run);
+std::optional<Planes> summed(const Sum& sum, const Problem& p, const Planes& inputs, const RunLine& run,
+                             Shared& shared) {
+  std::call_once(shared.elements_once, [&] {
+    shared.a = elements(p, Side::a, inputs, run), shared.b = elements(p, Side::b, inputs, run);
+  });
+  const auto &a = shared.a, &b = shared.b;
   if (!a || !b) return {};
   const Shape of = p.x.shape;
   const int64_t k = p.as<Gemm>()->k;
@@ -255,6 +269,7 @@ bool sums_in_sequence(const Problem& p) {
 std::vector<Hypothesis> gemm_sum_hypotheses(const Problem& problem) {
   std::vector<Hypothesis> out;
   if (!problem.as<Gemm>()) return out;
+  const auto shared = std::make_shared<Shared>();
   const auto add = [&](const string& id, const string& title, const char* clause) -> Hypothesis& {
     Hypothesis h;
     h.id = "gemm." + id;
@@ -266,16 +281,17 @@ std::vector<Hypothesis> gemm_sum_hypotheses(const Problem& problem) {
   };
   for (const EpilogueRow& row : kEpilogue)
     if (row.applies(*problem.as<Gemm>()))
-      add(row.id, row.title, "N16.8").rerun = [row](const Problem& p, const Planes& inputs,
-                                                    const RunLine& run) -> std::optional<Planes> {
-        const auto sums = right_sums(p, inputs, run);
+      add(row.id, row.title, "N16.8").rerun = [row, shared](const Problem& p, const Planes& inputs,
+                                                            const RunLine& run) -> std::optional<Planes> {
+        std::call_once(shared->sums_once, [&] { shared->sums = right_sums(p, inputs, run); });
+        const auto& sums = shared->sums;
         return sums ? finished(p, inputs, *sums, row.last, row.bias_at, row.c_at) : std::nullopt;
       };
   if (!sums_in_sequence(problem)) return out;
   for (SumRow& row : sum_rows())
-    add(row.id, row.title, "N16.2").rerun = [sum = std::move(row.sum)](const Problem& p, const Planes& inputs,
-                                                                       const RunLine& run) {
-      return summed(sum, p, inputs, run);
+    add(row.id, row.title, "N16.2").rerun = [sum = std::move(row.sum), shared](
+                                                const Problem& p, const Planes& inputs, const RunLine& run) {
+      return summed(sum, p, inputs, run, *shared);
     };
   return out;
 }

@@ -212,7 +212,7 @@ std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
     }
   }
   for (auto* rows : {optimizer_hypotheses, update_hypotheses, scale_state_hypotheses, dequantize_hypotheses,
-                     attention_hypotheses, gemm_hypotheses, gemm_sum_hypotheses, scale_chain_hypotheses,
+                     attention_hypotheses, gemm_sum_hypotheses, gemm_hypotheses, scale_chain_hypotheses,
                      cast_hypotheses, swizzle_hypotheses, hadamard_hypotheses})
     for (Hypothesis& h : rows(problem)) out.push_back(std::move(h));
   return out;

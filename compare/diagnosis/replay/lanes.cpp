@@ -79,6 +79,11 @@ bool makes_its_own_amax(const Quantizer& q) {
   return (q.format == FormatId::nvfp4 || q.format == FormatId::fp8_current) && !q.amax && !q.row_scaled;
 }
 
+double own_amax(const Lane& lane, Direction d, Subject& reference) {
+  if (lane.problem.quantizer(d)->rht) return WholeTensor(lane, reference).amax();  // of x rotated
+  return Matrix(*find_plane(lane.inputs, "x"), d).amax();
+}
+
 // The largest amax of any member, where each makes its scale of its own.
 void add_group_amaxes(std::vector<Lane>& lanes, Subject& reference) {
   for (const Direction d : kDirections) {
@@ -87,7 +92,7 @@ void add_group_amaxes(std::vector<Lane>& lanes, Subject& reference) {
       return lane.direction == d && makes_its_own_amax(*lane.problem.quantizer(d));
     };
     for (const Lane& lane : lanes)
-      if (is_of_it(lane)) most = std::max(most, WholeTensor(lane, reference).amax());
+      if (is_of_it(lane)) most = std::max(most, own_amax(lane, d, reference));
     for (Lane& lane : lanes)
       if (is_of_it(lane)) lane.group_amax = most;
   }

@@ -132,7 +132,7 @@ void try_layouts(SearchState& s) {
     values = s.screening.screen(s.screening.sampled(kSampleElements), s.screening.library(single));
     std::erase_if(values, [](const Candidate& c) { return !c.sample.exact(); });
     if (values.size() > 16) values.resize(16);
-    if (values.empty()) {
+    if (values.empty() && s.direction) {
       SearchState inner{s.screening.anew(), s.direction, s.elsewhere};
       try_factors(inner);
       values = std::move(inner.exact);

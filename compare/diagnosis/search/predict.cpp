@@ -84,12 +84,14 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
   for (const OffsetCause& cause : offset_causes(problem))
     if (e.ids == std::vector{cause.id}) {
       auto moved = moved_scales(cause, problem, *out);
-      return moved ? std::move(moved->planes) : std::move(*out);
+      if (!moved) return Error{"this explanation does not apply to " + to_line(problem), 0, ""};
+      return std::move(moved->planes);
     }
   for (const ReadCause& cause : read_causes(problem))
     if (e.ids == std::vector{cause.id}) {
       auto made = cause.made(problem, inputs, run_by(reference));
-      return made ? std::move(*made) : std::move(*out);
+      if (!made) return Error{"this explanation does not apply to " + to_line(problem), 0, ""};
+      return std::move(*made);
     }
   std::set<string> used;
   // Rows first: columns may be made of them.

@@ -50,52 +50,64 @@ void try_columns_of_rows(const JudgedCase& judged_case, Diagnosis& out) {
   take(std::move(e), out);
 }
 
-bool is_scale_plane(const std::string& name) {
-  return name.ends_with(".scale_inv") || name.ends_with(".scale_gemm");
+Explanation explanation_of(std::string id, std::string title, Stage stage, std::string clause,
+                           const JudgedCase& judged_case) {
+  Explanation e;
+  e.ids = {std::move(id)};
+  e.title = std::move(title);
+  e.stage = stage;
+  e.clause = std::move(clause);
+  e.of = judged_case.beside_of, e.differ = judged_case.beside_differ;
+  for (const JudgedLane& l : judged_case.lanes)
+    for (const JudgedPlane& j : l.judged) e.of += j.of, e.differ += j.differ;
+  e.agree = e.of, e.repaired = e.differ;
+  return e;
 }
 
-// Whether what came holds the moved scales wherever a member was written, and the offsets that go with them.
-bool holds(const std::vector<PlaneData>& got, const MovedScales& moved) {
+// Planes of the case, such as offsets, hold what came.
+bool beside_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made) {
+  return std::ranges::all_of(made, [&](const PlaneData& plane) {
+    const PlaneData* came =
+        plane.plane.members.empty() ? find_plane(judged_case.seen.got, plane.plane.name) : nullptr;
+    return !came || came->bytes == plane.bytes;
+  });
+}
+
+// What came holds the moved scales wherever a member was written, and all else is right, but for the offsets
+// that go with them.
+bool holds(const JudgedCase& judged_case, const MovedScales& moved) {
+  const auto is_moved = [&](const std::string& name) {
+    return std::ranges::any_of(moved.written,
+                               [&](const auto& w) { return moved.planes[w.first].plane.name == name; });
+  };
+  for (const JudgedLane& l : judged_case.lanes)
+    for (const JudgedPlane& j : l.judged)
+      if (j.differ > 0 && !is_moved(j.want.plane.name)) return false;
   for (const auto& [at, written] : moved.written) {
     const PlaneData& made = moved.planes[at];
-    const PlaneData* came = find_plane(got, made.plane.name);
+    const PlaneData* came = find_plane(judged_case.seen.got, made.plane.name);
     if (!came || came->bytes.size() != made.bytes.size()) return false;
     for (size_t i = 0; i < written.size(); ++i)
       if (written[i] && came->bytes[i] != made.bytes[i]) return false;
   }
-  return std::ranges::all_of(moved.planes, [&](const PlaneData& made) {
-    if (!made.plane.name.ends_with("scale_offsets")) return true;
-    const PlaneData* came = find_plane(got, made.plane.name);
-    return !came || came->bytes == made.bytes;
-  });
+  return beside_came(judged_case, moved.planes);
 }
 
-// Scales of members at wrong offsets. Whatever else a member has must be right.
-void try_offsets(const JudgedCase& judged_case, Diagnosis& out) {
+// Scales of members at wrong offsets.
+void try_offsets(const JudgedCase& judged_case, std::vector<Explanation>& found) {
   const Observation& seen = judged_case.seen;
-  Explanation e;
-  for (const JudgedLane& l : judged_case.lanes)
-    for (const JudgedPlane& j : l.judged) {
-      if (j.differ > 0 && !is_scale_plane(j.want.plane.name)) return;
-      e.of += j.of, e.differ += j.differ;
-    }
   const auto right = plain_run(judged_case.reference, seen.problem, seen.inputs);
   if (!right) return;
   for (const OffsetCause& cause : offset_causes(seen.problem)) {
+    if (!judged_case.in_time()) return;
     const auto moved = moved_scales(cause, seen.problem, *right);
-    if (!moved || !holds(seen.got, *moved)) continue;
-    e.ids = {cause.id};
-    e.title = cause.title;
-    e.stage = Stage::layout;
-    e.clause = "N14.3";
-    e.of += judged_case.beside_of, e.differ += judged_case.beside_differ;
-    e.agree = e.of, e.repaired = e.differ;
-    return take(std::move(e), out);
+    if (moved && holds(judged_case, *moved))
+      found.push_back(explanation_of(cause.id, cause.title, Stage::layout, "N14.3", judged_case));
   }
 }
 
 // Whether the planes hold what came: members alone, since what lies beyond them is nobody's.
-bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made, Explanation& e) {
+bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made) {
   for (const JudgedLane& l : judged_case.lanes) {
     const std::vector<PlaneData> own = planes_of_member(made, *l.lane().member);
     for (const JudgedPlane& j : l.judged) {
@@ -105,25 +117,19 @@ bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made,
       bool same = true;
       for_logical(j.want.plane, [&](int64_t i) { same &= now[i] == got[i]; });
       if (!same) return false;
-      e.of += j.of, e.differ += j.differ;
     }
   }
-  return judged_case.beside_differ == 0;
+  return beside_came(judged_case, made);
 }
 
 // Members that read something else than their own.
-void try_reads(const JudgedCase& judged_case, Diagnosis& out) {
+void try_reads(const JudgedCase& judged_case, std::vector<Explanation>& found) {
   const Observation& seen = judged_case.seen;
   for (const ReadCause& cause : read_causes(seen.problem)) {
+    if (!judged_case.in_time()) return;
     const auto made = cause.made(seen.problem, seen.inputs, run_by(judged_case.reference));
-    Explanation e;
-    if (!made || !all_came(judged_case, *made, e)) continue;
-    e.ids = {cause.id};
-    e.title = cause.title;
-    e.stage = Stage::input;
-    e.clause = cause.clause;
-    e.agree = e.of, e.repaired = e.differ;
-    return take(std::move(e), out);
+    if (made && all_came(judged_case, *made))
+      found.push_back(explanation_of(cause.id, cause.title, Stage::input, cause.clause, judged_case));
   }
 }
 
@@ -133,8 +139,12 @@ void try_whole_case(const JudgedCase& judged_case, Diagnosis& out) {
   if (out.confidence == Confidence::certain || out.confidence == Confidence::equivalent) return;
   try_columns_of_rows(judged_case, out);
   if (!judged_case.seen.problem.as<Split>()) return;
-  try_offsets(judged_case, out);
-  if (out.confidence != Confidence::certain) try_reads(judged_case, out);
+  std::vector<Explanation> found;
+  try_offsets(judged_case, found);
+  try_reads(judged_case, found);
+  if (found.empty()) return;
+  for (size_t i = found.size(); i-- > 0;) take(std::move(found[i]), out);
+  if (found.size() > 1) out.confidence = Confidence::equivalent;
 }
 
 }  // namespace assay::cause

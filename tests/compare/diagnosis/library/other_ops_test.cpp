@@ -49,6 +49,21 @@ void expect_named(const string& id, const planes::Case& c, Planes got) {
   ASSERT_TRUE(named) << id << '\n' << diagnosis_screen(d);
   const auto again = predict(*named, c.problem, c.inputs, *make_reference_subject());
   ASSERT_TRUE(again) << id;
+  for (const PlaneData& plane : *again) {
+    const PlaneData& came = called(got, plane.plane.name);
+    const std::vector<Member>& members = plane.plane.members;
+    if (members.empty()) {
+      EXPECT_EQ(plane.bytes, came.bytes) << id << ' ' << plane.plane.name;
+      continue;
+    }
+    // What lies where no member was written is nobody's.
+    if (id.starts_with("split.scale_offsets") && plane.plane.name.find(".scale_") != string::npos) continue;
+    for (const Member& m : members) {
+      const size_t end = plane.plane.bytes_of(m.offset + m.padded.count());
+      for (size_t i = plane.plane.bytes_of(m.offset); i < end; ++i)
+        ASSERT_EQ(plane.bytes[i], came.bytes[i]) << id << ' ' << plane.plane.name << ' ' << i;
+    }
+  }
 }
 
 // ---- attention -------------------------------------------------------------------------------------------
@@ -157,6 +172,44 @@ TEST(OtherOps, EveryOffsetCauseIsTried) {
   EXPECT_EQ(names,
             (std::set<string>{"split.scale_offsets=tiles_floored", "split.scale_offsets=without_padding",
                               "split.scale_offsets=as_the_first", "split.scale_offsets=none"}));
+}
+
+// Two causes that make the same bytes are both told.
+TEST(OtherOps, OffsetsThatAreTheSameAreEquivalent) {
+  const planes::Case c("split mxfp8 200x128 bf16 groups=100,100 dir=row");
+  Planes got = c.want;
+  PlaneData& scales = called(got, "row.scale_inv");
+  std::memcpy(scales.bytes.data(), c.wanted("row.scale_inv").bytes.data() + 512, 512);
+  for (const size_t i : {size_t{1}, size_t{2}}) put_offset(called(got, "row.scale_offsets"), i, 0);
+  const Diagnosis d = diagnosed(c, got);
+  EXPECT_EQ(d.confidence, Confidence::equivalent) << diagnosis_screen(d);
+  std::set<string> ids;
+  for (const Explanation& e : d.explanations) ids.insert(e.ids.front());
+  EXPECT_TRUE(ids.contains("split.scale_offsets=none") && ids.contains("split.scale_offsets=tiles_floored"));
+}
+
+// Offsets explain no scales of the other direction, and no offsets of the data.
+TEST(OtherOps, OffsetsExplainNothingElse) {
+  for (const bool of_data : {false, true}) {
+    planes::Case c("split mxfp8/fp8_current 200x128 bf16 groups=100,100");
+    PlaneData& scales = c["row.scale_inv"];
+    std::memcpy(scales.bytes.data(), c.wanted("row.scale_inv").bytes.data() + 512, 512);
+    for (const size_t i : {size_t{1}, size_t{2}}) put_offset(c["row.scale_offsets"], i, 0);
+    PlaneData& wrong = c[of_data ? "offsets" : "col.scale_inv"];
+    for (std::byte& b : wrong.bytes) b = std::byte{0x3F};
+    for (const Explanation& e : diagnosed(c, c.got).explanations)
+      EXPECT_FALSE(e.exact() && e.ids.front().starts_with("split.scale_offsets")) << e.ids.front();
+  }
+}
+
+// Most codes of a swizzle are in another order, and some are wrong besides.
+TEST(OtherOps, ASwizzleWithWrongCodesIsNoOrderAlone) {
+  const planes::Case c("swizzle mxfp8 256x512 e8m0 dir=row fill=wide");
+  Planes got = c.want;
+  for (size_t r = 0; r < 256; ++r)
+    for (size_t k = 0; k < 16; ++k) got.front().bytes[k * 256 + r] = c.inputs.front().bytes[r * 16 + k];
+  for (const size_t i : {3, 700, 1500, 2400, 4000}) got.front().bytes[i] ^= std::byte{0x55};
+  EXPECT_NE(diagnosed(c, got).confidence, Confidence::certain);
 }
 
 // A member whose scales are wrong is not explained by where they stand.
