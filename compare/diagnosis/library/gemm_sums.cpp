@@ -198,7 +198,7 @@ SumRow partials(Encoding to, int64_t parts, int64_t unit) {
 }
 // Threads that each take every n-th product, and are added in their order.
 SumRow lanes(int64_t n) {
-  return {fmt::format("lanes={}", n), fmt::format("each of {} sums takes every {}th product", n, n),
+  return {fmt::format("lanes={}", n), fmt::format("each of {} sums takes one product in {}", n, n),
           [=](const float* a, const float* b, int64_t k) {
             float acc = 0;
             for (int64_t lane = 0; lane < n; ++lane) {
