@@ -15,6 +15,7 @@
 #include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/report/text.h"
 #include "compare/diagnosis/search/diagnose.h"
+#include "tests/compare/diagnosis/narrow.h"
 #include "tests/compare/diagnosis/planes.h"
 
 namespace assay {
@@ -44,11 +45,8 @@ Numbers f32_numbers(const std::vector<PlaneData>& planes, const char* name) {
   return out;
 }
 
-float to_bf16(float v) {
-  const auto bits = std::bit_cast<uint32_t>(v);
-  return std::bit_cast<float>((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000);
-}
-float to_f16(float v) { return static_cast<float>(static_cast<_Float16>(v)); }
+using narrow::to_bf16;
+using narrow::to_f16;
 float as_it_is(float v) { return v; }
 using Round = float (*)(float);
 

@@ -20,6 +20,7 @@
 #include "compare/diagnosis/search/diagnose.h"
 #include "compare/diagnosis/search/predict.h"
 #include "compare/process/plain_run.h"
+#include "tests/compare/diagnosis/narrow.h"
 #include "tests/compare/diagnosis/planes.h"
 
 namespace assay {
@@ -348,7 +349,7 @@ TEST(OtherOps, ScalesInFewerBitsAreNamed) {
     for (size_t i = 0; i < scales.size() / 4; ++i) {
       float v;
       std::memcpy(&v, scales.data() + 4 * i, 4);
-      v = half ? static_cast<float>(static_cast<_Float16>(v)) : bf16_of_code(code_of(v));
+      v = half ? narrow::to_f16(v) : narrow::to_bf16(v);
       std::memcpy(scales.data() + 4 * i, &v, 4);
     }
     const auto got = plain_run(*make_reference_subject(), c.problem, read);
@@ -365,7 +366,7 @@ TEST(OtherOps, ACastByTheHighByteOfF16IsNamed) {
   for (size_t i = 0; i < 16 * 64; ++i) {
     float v;
     std::memcpy(&v, x.data() + 4 * i, 4);
-    got.front().bytes[i] = static_cast<std::byte>(std::bit_cast<uint16_t>(static_cast<_Float16>(v)) >> 8);
+    got.front().bytes[i] = static_cast<std::byte>(narrow::f16_code(v) >> 8);
   }
   expect_named("cast.cut_through_f16", c, got);
 }
@@ -376,7 +377,7 @@ TEST(OtherOps, ACastThatRoundsTwiceIsNamed) {
   for (size_t i = 0; i < x.size() / 4; ++i) {
     float v;
     std::memcpy(&v, x.data() + 4 * i, 4);
-    v = bf16_of_code(code_of(v));
+    v = narrow::to_bf16(v);
     std::memcpy(x.data() + 4 * i, &v, 4);
   }
   Planes read = c.inputs;
@@ -465,7 +466,7 @@ TEST(OtherOps, MomentsOfAnotherEncodingAreNamed) {
       for (size_t i = 0; i < 128; ++i) {
         float v;
         std::memcpy(&v, called(got, name).bytes.data() + 4 * i, 4);
-        v = half ? static_cast<float>(static_cast<_Float16>(v)) : bf16_of_code(code_of(v));
+        v = half ? narrow::to_f16(v) : narrow::to_bf16(v);
         std::memcpy(called(got, name).bytes.data() + 4 * i, &v, 4);
       }
     expect_named(half ? "adam.moments_in_f16" : "adam.moments_in_bf16", c, got);
