@@ -28,7 +28,7 @@ inline uint16_t f16_code(float v) {
   if (size < 0x1p-14f) return static_cast<uint16_t>(sign | static_cast<uint32_t>(size * 0x1p24f));
   const int e = std::ilogb(size);
   const auto steps = static_cast<uint32_t>(std::ldexp(size, 10 - e));  // 1024 to 2047
-  return static_cast<uint16_t>(sign | (static_cast<uint32_t>(e + 15) << 10) + steps - 1024);
+  return static_cast<uint16_t>(sign | ((static_cast<uint32_t>(e + 15) << 10) + steps - 1024));
 }
 
 }  // namespace assay::narrow
