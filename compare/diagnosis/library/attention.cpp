@@ -139,7 +139,8 @@ class AttentionRows {
     if (op_.softmax_scale) return;
     row("scale_of_all_heads", "the softmax scale is that of all heads as one: 1 / sqrt(columns of Q)",
         1 / std::sqrt(static_cast<double>(p_.x.shape.cols)));
-    row("scale_unrooted", "the softmax scale is 1 / (size of a head), without the root", 1 / size);
+    if (own * own != 1 / size)  // else it is scale_twice, to the bit
+      row("scale_unrooted", "the softmax scale is 1 / (size of a head), without the root", 1 / size);
     row("scale_inverted", "the softmax scale is sqrt(size of a head), not 1 over it", std::sqrt(size));
     row("scale_by_log2e", "the softmax scale is multiplied by log2(e), and exp is still that of e",
         own * std::numbers::log2e);
