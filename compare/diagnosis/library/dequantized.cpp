@@ -75,8 +75,8 @@ void derive_blocks(Read& read, const Quantizer& q, bool rows) {
 
 // Codes by bytes whose low half is an element of the first half of a block, and whose high half is one of the
 // second. A block that is not whole is read as it should be.
-void in_halves(Read& read, int64_t block) {
-  const int64_t pitch = read.data->plane.padded.cols, half = block / 2;
+void in_halves(Read& read, const Quantizer& q, bool) {
+  const int64_t block = length_of(q.block), pitch = read.data->plane.padded.cols, half = block / 2;
   for (int64_t& at : read.code_at) {
     const int64_t column = at % pitch, begin = column / block * block, place = column - begin;
     if (begin + block <= pitch) at += place % half * 2 + place / half - place;
@@ -103,9 +103,8 @@ struct Row {
   double (*value)(const Element&);
   uint32_t (*out)(Encoding, double) = nearest_code;
   Order order = nullptr;
-  int64_t flip = 0;      // bits of a code's place that are turned
-  bool derived = false;  // derive_blocks
-  bool halves = false;   // in_halves
+  int64_t flip = 0;                                              // bits of a code's place that are turned
+  void (*change)(Read&, const Quantizer&, bool rows) = nullptr;  // the places, after `order`
 };
 
 // The E8M0 code in the place of an exponent: 00 is 0, and FF an infinity.
@@ -152,22 +151,21 @@ constexpr Row kNibblesRow = {"code.nibbles_swapped",
                              nearest_code,
                              nullptr,
                              1};
-constexpr Row kDerivedRow = {"scale.block_derived",
-                             "a block is taken to be as long as the tensor divided by its number of blocks, "
-                             "though the last is not whole",
-                             "N9.1",
-                             Stage::block_scale,
-                             product,
-                             nearest_code,
-                             nullptr,
-                             0,
-                             true};
-constexpr Row kHalvesRow = {
-    "code.halves", "a byte is read as two elements half a block apart, as GGUF packs them",
-    "N6.8",        Stage::packing,
-    product,       nearest_code,
-    nullptr,       0,
-    false,         true};
+constexpr Row kDerivedRow = {
+    .id = "scale.block_derived",
+    .title =
+        "a block is taken to be as long as the tensor divided by its number of blocks, though the last is "
+        "not whole",
+    .clause = "N9.1",
+    .stage = Stage::block_scale,
+    .value = product,
+    .change = derive_blocks};
+constexpr Row kHalvesRow = {.id = "code.halves",
+                            .title = "a byte is read as two elements half a block apart, as GGUF packs them",
+                            .clause = "N6.8",
+                            .stage = Stage::packing,
+                            .value = product,
+                            .change = in_halves};
 constexpr Row kScaleRows[] = {
     {"scale.in_bf16", "scales are rounded to bf16 before they multiply", "N3.10", Stage::block_scale,
      [](const Element& e) { return f32_of(e.value() * bf16_of(e.scale)); }},
@@ -198,8 +196,7 @@ void remake(const Row& row, const Problem& p, const Planes& inputs, Planes& made
   Read read = read_of(p, inputs, row.order);
   if (!read.data) return;
   const Quantizer& q = *p.quantizer(p.row ? Direction::row : Direction::col);
-  if (row.derived) derive_blocks(read, q, p.row.has_value());
-  if (row.halves) in_halves(read, length_of(q.block));
+  if (row.change) row.change(read, q, p.row.has_value());
   PlaneData& y = made.front();
   for (int64_t n = 0; n < read.shape.count(); ++n) {
     const auto at = static_cast<size_t>(n);

@@ -1,7 +1,7 @@
 #include "compare/diagnosis/library/group_offsets.h"
 
 #include <algorithm>
-#include <string_view>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,8 +14,6 @@ namespace assay {
 namespace {
 
 using std::string;
-
-constexpr std::string_view kPrefix = "split.scale_offsets=";
 
 // What a member takes of the room for scales, in elements of its plane. `rows` is how many rows of x it has.
 struct OffsetRow {
@@ -37,13 +35,6 @@ constexpr OffsetRow kRows[] = {
      [](const Member&, int64_t, Direction, const std::vector<Member>&) { return int64_t{0}; }},
 };
 
-const OffsetRow* row_of(const OffsetCause& cause) {
-  const string name = cause.id.substr(kPrefix.size(), cause.id.find(',') - kPrefix.size());
-  for (const OffsetRow& row : kRows)
-    if (name == row.id) return &row;
-  return nullptr;
-}
-
 // Where each member's scales begin, and where they end.
 std::vector<int64_t> offsets(const OffsetRow& row, const Problem& split, Direction d, const Plane& scales) {
   const std::vector<Problem> lines = member_problems(split);
@@ -51,11 +42,6 @@ std::vector<int64_t> offsets(const OffsetRow& row, const Problem& split, Directi
   for (size_t m = 0; m < scales.members.size(); ++m)
     out.push_back(out.back() + row.room(scales.members[m], lines[m].x.shape.rows, d, scales.members));
   return out;
-}
-
-PlaneData* plane_called(std::vector<PlaneData>& planes, const string& name) {
-  const auto found = std::ranges::find(planes, name, [](const PlaneData& p) { return p.plane.name; });
-  return found == planes.end() ? nullptr : &*found;
 }
 
 // Puts the members' bytes at these offsets, in their order. What lies beyond the plane is not written.
@@ -77,26 +63,25 @@ std::vector<OffsetCause> offset_causes(const Problem& split) {
   std::vector<OffsetCause> out;
   const Split* op = split.as<Split>();
   if (!op || op->members.empty()) return out;
-  for (const OffsetRow& row : kRows)
+  for (size_t row = 0; row < std::size(kRows); ++row)
     for (const bool shown : {true, false})
-      out.push_back({fmt::format("{}{}{}", kPrefix, row.id, shown ? "" : ",hidden"),
-                     fmt::format("{}{}", row.title, shown ? "" : "; the plane of offsets is right"), shown});
+      out.push_back({fmt::format("split.scale_offsets={}{}", kRows[row].id, shown ? "" : ",hidden"),
+                     fmt::format("{}{}", kRows[row].title, shown ? "" : "; the plane of offsets is right"),
+                     shown, row});
   return out;
 }
 
 std::optional<MovedScales> moved_scales(const OffsetCause& cause, const Problem& split,
                                         const std::vector<PlaneData>& right) {
-  const OffsetRow* row = row_of(cause);
-  if (!row) return {};
   MovedScales out{right, {}};
   for (const Direction d : kDirections) {
     if (!split.quantizer(d) || !info(split.quantizer(d)->format).has_blocks()) continue;
     const string name = plane_name(d, scale_stem(split.quantizer(d)->scales));
-    PlaneData* scales = plane_called(out.planes, name);
-    PlaneData* shown = plane_called(out.planes, plane_name(d, "scale_offsets"));
+    PlaneData* scales = find_plane(out.planes, name);
+    PlaneData* shown = find_plane(out.planes, plane_name(d, "scale_offsets"));
     const PlaneData* own = find_plane(right, name);
     if (!scales || !shown || scales->plane.members.empty()) return {};
-    const std::vector<int64_t> at = offsets(*row, split, d, scales->plane);
+    const std::vector<int64_t> at = offsets(kRows[cause.row], split, d, scales->plane);
     bool same = !cause.shown || at.back() == code_at(Encoding::u32, shown->bytes, std::ssize(at) - 1);
     for (size_t m = 0; m < scales->plane.members.size(); ++m)
       same &= at[m] == scales->plane.members[m].offset || scales->plane.members[m].padded.count() == 0;

@@ -1,6 +1,7 @@
 // Scales of a split's members that a kernel has put at wrong offsets (N14.3): a cause of a whole case, since
 // no member alone shows where it stands.
 #pragma once
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ namespace assay {
 struct OffsetCause {
   std::string id, title;  // "split.scale_offsets=tiles_floored"
   bool shown = true;      // the plane of offsets holds the wrong ones too
+  size_t row = 0;         // which rule counts the room of a member
 };
 // Those that the line can have.
 std::vector<OffsetCause> offset_causes(const Problem& split);

@@ -14,11 +14,6 @@ using std::string;
 using Planes = std::vector<PlaneData>;
 using MaybePlanes = std::optional<Planes>;
 
-PlaneData* plane_called(Planes& planes, const string& name) {
-  const auto found = std::ranges::find(planes, name, [](const PlaneData& p) { return p.plane.name; });
-  return found == planes.end() ? nullptr : &*found;
-}
-
 // Every member takes the value that is given for the first.
 MaybePlanes given_of_first(const Problem& p, const Planes& inputs, const RunLine& run) {
   Planes read = inputs;
@@ -39,7 +34,7 @@ MaybePlanes given_of_first(const Problem& p, const Planes& inputs, const RunLine
 // Members are columns of one matrix as wide as all of them; they lie one after the other.
 MaybePlanes column_slices(const Problem& p, const Planes& inputs, const RunLine& run) {
   Planes read = inputs;
-  PlaneData* x = plane_called(read, "x");
+  PlaneData* x = find_plane(read, "x");
   if (!x) return {};
   const std::vector<std::byte> before = x->bytes;
   const std::vector<Shape>& members = p.as<Split>()->members;
@@ -75,7 +70,7 @@ MaybePlanes longer_member(const Problem& member, int64_t row, int64_t rows, cons
 // Puts what a longer tensor has at the places of a member into the planes of the case.
 void put_member(Planes& made, const Planes& longer, size_t m) {
   for (const PlaneData& from : longer) {
-    PlaneData* to = plane_called(made, from.plane.name);
+    PlaneData* to = find_plane(made, from.plane.name);
     if (!to || to->plane.members.empty()) continue;
     const Plane own = member_plane(to->plane, m);
     const size_t begin = to->plane.bytes_of(to->plane.members[m].offset);

@@ -45,7 +45,7 @@ struct StepRow {
 };
 bool corrects(const Adam& op) { return op.bias_correction; }
 constexpr StepRow kStepRows[] = {
-    {"eps_in_root", "eps is added below the root, not to it", "N19.4", [](const Adam&) { return true; },
+    {"eps_in_root", "eps is added under the root, not to it", "N19.4", [](const Adam&) { return true; },
      [](const Step& s) { return s.of_root(std::sqrt(s.corrected() + s.eps)); }},
     {"eps_before_correction", "eps is added to the root of the second moment before it is corrected", "N19.4",
      corrects, [](const Step& s) { return s.of_root((std::sqrt(s.v) + s.eps) / std::sqrt(s.c2)); }},

@@ -65,7 +65,7 @@ std::optional<Error> add_lanes(std::vector<Lane>& out, const Problem& p, const s
       if (!rows) return Error{"the reference does not make the rows", 0, ""};
       auto x = dequantized_rows(p, inputs, *rows, reference);
       if (!x) return x.error();
-      *plane_in(lane.inputs, "x") = std::move(*x);
+      *find_plane(lane.inputs, "x") = std::move(*x);
     } else if (other && other->round == Round::sr) {
       lane.partner = other;
     }

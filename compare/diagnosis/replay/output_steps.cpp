@@ -95,8 +95,8 @@ bool take_blocks_across(const Hypothesis& h, const WholeTensor& whole, std::vect
   const std::string_view scales = scale_stem(whole.quantizer().scales);
   const PlaneData *from = find_plane(*whole.across(), plane_name(other, "data")),
                   *from_scales = find_plane(*whole.across(), plane_name(other, scales));
-  PlaneData *to = plane_in(planes, plane_name(d, "data")),
-            *to_scales = plane_in(planes, plane_name(d, scales));
+  PlaneData *to = find_plane(planes, plane_name(d, "data")),
+            *to_scales = find_plane(planes, plane_name(d, scales));
   if (!from || !to || !take_codes(*from, *to, from->plane.transposed != to->plane.transposed)) return false;
   if (h.of_other == "blocks:codes") return true;
   return from_scales && to_scales &&
@@ -111,7 +111,7 @@ bool take_plane(const Hypothesis& h, const WholeTensor& whole, std::vector<Plane
   const bool data = h.of_other == "data", turned = h.of_other.ends_with(":transposed");
   const PlaneData* from =
       find_plane(*made, plane_name(other_than(d), data ? "data" : scale_stem(whole.lane().other->scales)));
-  PlaneData* to = plane_in(planes, plane_name(d, data ? "data" : scale_stem(whole.quantizer().scales)));
+  PlaneData* to = find_plane(planes, plane_name(d, data ? "data" : scale_stem(whole.quantizer().scales)));
   if (!from || !to || from->plane.encoding != to->plane.encoding || from->plane.packed != to->plane.packed)
     return false;
   if (h.of_other.find(':') == std::string::npos) {
@@ -139,7 +139,7 @@ bool take_from_other(Run& run) {
 void change_scalars(Run& run) {
   const Direction d = run.window.d;
   const auto scalars_of = [&](const char* stem) -> PlaneData* {
-    PlaneData* plane = plane_in(run.planes, plane_name(d, stem));
+    PlaneData* plane = find_plane(run.planes, plane_name(d, stem));
     const bool fits = plane && plane->plane.encoding == Encoding::f32 &&
                       (run.of_rows || plane->plane.padded == Shape{1, 1});
     return fits ? plane : nullptr;
@@ -174,7 +174,7 @@ bool flip_bits(Run& run) {
   for (const Hypothesis* h : run.hypotheses) {
     if (!h->flip) continue;
     const Hypothesis::Flip& f = *h->flip;
-    PlaneData* plane = plane_in(run.planes, plane_name(run.window.d, f.stem));
+    PlaneData* plane = find_plane(run.planes, plane_name(run.window.d, f.stem));
     if (!run.everything || !plane || f.row >= plane->plane.logical.rows || f.col >= plane->plane.logical.cols)
       return false;
     const int64_t at = index_of(plane->plane, f.row, f.col);

@@ -12,12 +12,6 @@ F32Bits bits_of(double v) {
   return std::isnan(v) ? info(Encoding::f32).nan : std::bit_cast<uint32_t>(static_cast<float>(v));
 }
 
-PlaneData* plane_in(std::vector<PlaneData>& planes, const std::string& name) {
-  const auto found = std::find_if(planes.begin(), planes.end(),
-                                  [&](const PlaneData& data) { return data.plane.name == name; });
-  return found == planes.end() ? nullptr : &*found;
-}
-
 PlaneData scalar_plane(std::string name, Direction d, F32Bits bits) {
   PlaneData out;
   out.plane.name = std::move(name);

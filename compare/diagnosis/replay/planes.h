@@ -12,9 +12,6 @@ namespace assay {
 // A value as binary32; NaN becomes the encoding's own.
 F32Bits bits_of(double v);
 
-// The plane of this name, or null.
-PlaneData* plane_in(std::vector<PlaneData>& planes, const std::string& name);
-
 // A plane of one F32 value.
 PlaneData scalar_plane(std::string name, Direction d, F32Bits bits);
 float scalar_of(const PlaneData& plane);

@@ -259,7 +259,7 @@ std::optional<Planes> run_rows(const Run& run, const Hypothesis& h) {
   const F32Bits of_tensor = h.tensor_amax ? bits_of(h.tensor_amax(x, x)) : 0;
   Planes out;
   for (const Plane& plane : output_planes(w.p)) out.push_back({plane, std::vector<std::byte>(plane.bytes())});
-  PlaneData* amaxes = plane_in(out, w.name("amax"));
+  PlaneData* amaxes = find_plane(out, w.name("amax"));
   for (int64_t i = 0; i < w.lines(); ++i) {
     const BlockView view{x, x, w.line(i), w.line(i) + 1, 0, x.length(), 1, x.length()};
     const F32Bits amax = h.tensor_amax ? of_tensor : bits_of(h.amax(view));

@@ -131,9 +131,9 @@ void Window::give(const ScaleGrid& g, ScaleFrom from) {
   }
 }
 
-PlaneData* Window::data_in(std::vector<PlaneData>& planes) const { return plane_in(planes, name("data")); }
+PlaneData* Window::data_in(std::vector<PlaneData>& planes) const { return find_plane(planes, name("data")); }
 PlaneData* Window::scales_in(std::vector<PlaneData>& planes) const {
-  return plane_in(planes, name(scale_stem(q().scales)));
+  return find_plane(planes, name(scale_stem(q().scales)));
 }
 
 }  // namespace assay

@@ -51,7 +51,7 @@ bool JudgedLane::as_seen() const {
 
 const Hypothesis* JudgedLane::row(const string& id, const string& title) {
   if (const auto found = by_id.find(id); found != by_id.end()) return found->second;
-  // Of a swizzle the direction that it has.
+  // The lane of a swizzle has no direction; its line has one.
   const Direction d = lane().direction.value_or(lane().problem.row ? Direction::row : Direction::col);
   auto named = hypothesis_named(id, lane().problem, d);
   if (!named) return nullptr;

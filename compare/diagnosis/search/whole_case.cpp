@@ -22,34 +22,7 @@ void take(Explanation e, Diagnosis& out) {
   out.confidence = Confidence::certain;
 }
 
-// Columns that are made of the dequantized rows: a key of the whole line, which no direction has for itself.
-void try_columns_of_rows(const JudgedCase& judged_case, Diagnosis& out) {
-  const Observation& seen = judged_case.seen;
-  if (!seen.problem.as<Quantize>() || !seen.problem.row || !seen.problem.col) return;
-  const auto changed = columns_of_rows(seen.problem);
-  if (!changed || *changed == seen.problem) return;
-  Explanation e;
-  e.ids = {std::string(kColumnsOfRows)};
-  e.title = "columns are made of the dequantized rows, not of the tensor";
-  e.stage = Stage::input;
-  e.clause = "N13.1";
-  e.line = to_line(*changed);
-  const auto made = predict(e, seen.problem, seen.inputs, judged_case.reference);
-  if (!made) return;
-  for (const JudgedLane& l : judged_case.lanes)
-    for (const JudgedPlane& j : l.judged) {
-      const PlaneData* plane = find_plane(*made, j.want.plane.name);
-      if (!plane) return;
-      const Codes now(*plane), got(j.got);
-      bool same = true;
-      for_logical(j.want.plane, [&](int64_t i) { same &= now[i] == got[i]; });
-      if (!same) return;
-      e.of += j.of, e.differ += j.differ;
-    }
-  e.agree = e.of, e.repaired = e.differ;
-  take(std::move(e), out);
-}
-
+// A cause that makes all that came.
 Explanation explanation_of(std::string id, std::string title, Stage stage, std::string clause,
                            const JudgedCase& judged_case) {
   Explanation e;
@@ -64,17 +37,44 @@ Explanation explanation_of(std::string id, std::string title, Stage stage, std::
   return e;
 }
 
-// Planes of the case, such as offsets, hold what came.
-bool beside_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made) {
-  return std::ranges::all_of(made, [&](const PlaneData& plane) {
-    const PlaneData* came =
-        plane.plane.members.empty() ? find_plane(judged_case.seen.got, plane.plane.name) : nullptr;
-    return !came || came->bytes == plane.bytes;
+// Whether the lane's own planes of what was made hold what came.
+bool came(const JudgedLane& lane, const std::vector<PlaneData>& own) {
+  return std::ranges::all_of(lane.judged, [&](const JudgedPlane& j) {
+    const PlaneData* plane = find_plane(own, j.want.plane.name);
+    if (!plane) return false;
+    const Codes now(*plane), got(j.got);
+    bool same = true;
+    for_logical(j.want.plane, [&](int64_t i) { same &= now[i] == got[i]; });
+    return same;
   });
 }
 
-// What came holds the moved scales wherever a member was written, and all else is right, but for the offsets
-// that go with them.
+// Columns that are made of the dequantized rows: a key of the whole line, which no direction has for itself.
+void try_columns_of_rows(const JudgedCase& judged_case, Diagnosis& out) {
+  const Observation& seen = judged_case.seen;
+  if (!seen.problem.as<Quantize>() || !seen.problem.row || !seen.problem.col) return;
+  const auto changed = columns_of_rows(seen.problem);
+  if (!changed || *changed == seen.problem) return;
+  Explanation e = explanation_of(std::string(kColumnsOfRows),
+                                 "columns are made of the dequantized rows, not of the tensor", Stage::input,
+                                 "N13.1", judged_case);
+  e.line = to_line(*changed);
+  const auto made = predict(e, seen.problem, seen.inputs, judged_case.reference);
+  if (made && std::ranges::all_of(judged_case.lanes, [&](const JudgedLane& l) { return came(l, *made); }))
+    take(std::move(e), out);
+}
+
+// Whether planes of the whole case, such as offsets, hold what came.
+bool beside_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made) {
+  return std::ranges::all_of(made, [&](const PlaneData& plane) {
+    if (!plane.plane.members.empty()) return true;
+    const PlaneData* got = find_plane(judged_case.seen.got, plane.plane.name);
+    return !got || got->bytes == plane.bytes;
+  });
+}
+
+// Whether what came holds the moved scales wherever a member was written, and all else is right, but for the
+// offsets that go with them.
 bool holds(const JudgedCase& judged_case, const MovedScales& moved) {
   const auto is_moved = [&](const std::string& name) {
     return std::ranges::any_of(moved.written,
@@ -85,10 +85,10 @@ bool holds(const JudgedCase& judged_case, const MovedScales& moved) {
       if (j.differ > 0 && !is_moved(j.want.plane.name)) return false;
   for (const auto& [at, written] : moved.written) {
     const PlaneData& made = moved.planes[at];
-    const PlaneData* came = find_plane(judged_case.seen.got, made.plane.name);
-    if (!came || came->bytes.size() != made.bytes.size()) return false;
+    const PlaneData* got = find_plane(judged_case.seen.got, made.plane.name);
+    if (!got || got->bytes.size() != made.bytes.size()) return false;
     for (size_t i = 0; i < written.size(); ++i)
-      if (written[i] && came->bytes[i] != made.bytes[i]) return false;
+      if (written[i] && got->bytes[i] != made.bytes[i]) return false;
   }
   return beside_came(judged_case, moved.planes);
 }
@@ -106,20 +106,11 @@ void try_offsets(const JudgedCase& judged_case, std::vector<Explanation>& found)
   }
 }
 
-// Whether the planes hold what came: members alone, since what lies beyond them is nobody's.
+// Whether the planes hold what came. A kernel may leave anything beyond the members.
 bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made) {
-  for (const JudgedLane& l : judged_case.lanes) {
-    const std::vector<PlaneData> own = planes_of_member(made, *l.lane().member);
-    for (const JudgedPlane& j : l.judged) {
-      const PlaneData* plane = find_plane(own, j.want.plane.name);
-      if (!plane) return false;
-      const Codes now(plane->plane, plane->bytes), got(j.got);
-      bool same = true;
-      for_logical(j.want.plane, [&](int64_t i) { same &= now[i] == got[i]; });
-      if (!same) return false;
-    }
-  }
-  return beside_came(judged_case, made);
+  return beside_came(judged_case, made) && std::ranges::all_of(judged_case.lanes, [&](const JudgedLane& l) {
+           return came(l, planes_of_member(made, *l.lane().member));
+         });
 }
 
 // Members that read something else than their own.
