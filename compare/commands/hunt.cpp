@@ -306,7 +306,7 @@ class Hunt {
   // one finds nothing wrong with the line on which libFuzzer ended, what a sanitizer says is the finding.
   void round(uint64_t n) {
     progress_.show(fmt::format("libFuzzer looks for lines that reach new edges, from {} on", edges_.kept()));
-    const Result<hunting::Edges::Found> found = edges_.search(n, kRunsOfRound);
+    const Result<hunting::Edges::Found> found = edges_.search(n, kRunsOfRound, [&] { return over(); });
     if (!found) {
       trouble_ = found.error();
       return;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <sstream>
 
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +31,23 @@ constexpr int kNotStarted = 127;
   ::_exit(kNotStarted);
 }
 
+// All that the child writes to the pipe until every writer has closed it. Once `over` says so, the child is
+// asked to end.
+std::string read_all(int from, pid_t child, const std::function<bool()>& over) {
+  constexpr int kAskEvery = 200;  // milliseconds
+  std::string text;
+  std::array<char, 65536> buffer;
+  bool told = !over;
+  while (true) {
+    if (!told && over()) ::kill(child, SIGINT), told = true;
+    pollfd output{from, POLLIN, 0};
+    if (::poll(&output, 1, told ? -1 : kAskEvery) <= 0) continue;
+    const ssize_t n = ::read(from, buffer.data(), buffer.size());
+    if (n > 0) text.append(buffer.data(), static_cast<size_t>(n));
+    else if (n == 0 || errno != EINTR) return text;
+  }
+}
+
 }  // namespace
 
 std::string Output::ending(const std::string& program) const {
@@ -42,20 +60,14 @@ std::string Output::ending(const std::string& program) const {
   return program + ": " + end + (shown.empty() ? "" : ": " + shown);
 }
 
-Result<Output> run_program(const std::vector<std::string>& words) {
+Result<Output> run_program(const std::vector<std::string>& words, const std::function<bool()>& over) {
   std::array<int, 2> pipe{};
   if (::pipe(pipe.data()) != 0) return Error{std::string("no pipe: ") + std::strerror(errno), 0, ""};
   const pid_t child = ::fork();
   if (child < 0) return Error{std::string("no process: ") + std::strerror(errno), 0, ""};
   if (child == 0) become(words, pipe);
   ::close(pipe[1]);
-  std::string text;
-  std::array<char, 65536> buffer;
-  while (true) {
-    const ssize_t n = ::read(pipe[0], buffer.data(), buffer.size());
-    if (n > 0) text.append(buffer.data(), static_cast<size_t>(n));
-    else if (n == 0 || errno != EINTR) break;
-  }
+  std::string text = read_all(pipe[0], child, over);
   ::close(pipe[0]);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}

@@ -1,5 +1,6 @@
 // What another program prints.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,9 @@ struct Output {
   std::string ending(const std::string& program) const;
 };
 
-// Runs a program with these words, of which the first is its path or a name that PATH has, to its end.
-// Error: it cannot be started.
-Result<Output> run_program(const std::vector<std::string>& words);
+// Runs a program with these words, of which the first is its path or a name that PATH has, to its end. Once
+// `over` says so, which is asked several times a second, it is sent SIGINT. Error: it cannot be started.
+Result<Output> run_program(const std::vector<std::string>& words, const std::function<bool()>& over = {});
 
 // Runs a program with these words, the first of which is its path or a name that PATH has, and returns what
 // it wrote to standard output and standard error, together. Error: it cannot be started, or its exit status

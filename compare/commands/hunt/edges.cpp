@@ -111,7 +111,7 @@ void Edges::drop_trial() const {
   fs::remove(path("trial"), ignored);
 }
 
-Result<Edges::Found> Edges::search(uint64_t round, int64_t runs) {
+Result<Edges::Found> Edges::search(uint64_t round, int64_t runs, const std::function<bool()>& over) {
   if (auto error = make_folders()) return *error;
   std::error_code failed;
   kept_ = files_of(path("kept")).size();
@@ -120,7 +120,7 @@ Result<Edges::Found> Edges::search(uint64_t round, int64_t runs) {
                              fmt::format("-seed={}", (options_.seed * 65537 + round) % 0x7FFFFFFF + 1),
                              fmt::format("-runs={}", static_cast<int64_t>(kept_) + runs),
                              "-artifact_prefix=" + path("new") + "/", path("new"), path("kept")});
-  const Result<Output> output = run_program(words);
+  const Result<Output> output = run_program(words, over);
   if (!output) return output.error();
   Found out;
   for (const fs::path& file : files_of(path("new"))) {
@@ -130,9 +130,8 @@ Result<Edges::Found> Edges::search(uint64_t round, int64_t runs) {
     if (p && std::find(out.lines.begin(), out.lines.end(), *p) == out.lines.end())
       out.lines.push_back(std::move(*p));
   }
-  constexpr int kInterruptedFuzzer = 72;  // libFuzzer's exit status after Ctrl-C
-  if (output->status != 0 && output->status != kInterruptedFuzzer && !out.ended)
-    return Error{output->ending(options_.program), 0, ""};
+  const bool cut = over && over();
+  if (output->status != 0 && !cut && !out.ended) return Error{output->ending(options_.program), 0, ""};
   return out;
 }
 

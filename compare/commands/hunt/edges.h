@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,9 +44,9 @@ class Edges {
   // A line that ran, to begin from: the subject may run few of those that are drawn at random.
   std::optional<Error> know(const Problem&);
   // One round: so many executions as `runs` beyond those of the lines that are kept. It follows from the
-  // seed, the round and what is kept. Error: the program cannot be run, or ended for another reason than a
-  // line.
-  Result<Found> search(uint64_t round, int64_t runs);
+  // seed, the round and what is kept, unless `over` ends it before. Error: the program cannot be run, or
+  // ended for another reason than a line.
+  Result<Found> search(uint64_t round, int64_t runs, const std::function<bool()>& over = {});
   // What the program says of this line alone, as Found::words has it; empty where it ends well. Error: it
   // cannot be run, or refuses its words.
   Result<std::string> said_of(const Problem&) const;

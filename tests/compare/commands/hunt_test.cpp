@@ -556,10 +556,18 @@ TEST_F(Edges, TwoPlacesOfOneLineAreTwoFindings) {
 TEST_F(Edges, WhatTheTimeLeftIsShrunkByTheNextRun) {
   const Subjects right = fakes::with("fake", nullptr);
   const std::string script = fmt::format(fmt::runtime(kPlace), 12, "quantize nvfp4 3x33 bf16 dir=row");
-  HuntOptions o = with_edges("[ -z \"$new\" ] || sleep 2\n" + script);
+  // Its round would last a minute, and is told to end.
+  HuntOptions o = with_edges(
+      "if [ -n \"$new\" ]; then\n"
+      "  trap 'touch $new/../told; exit 72' INT\n"
+      "  printf 'quantize nvfp4 3x33 bf16 dir=row' > $new/crash-12\n"
+      "  for _ in $(seq 600); do sleep 0.1; done\n"
+      "fi\n" +
+      script);
   o.minutes = 1.0 / 60;
   EXPECT_EQ(hunt(o, right).text.find("runtime error"), std::string::npos);
   EXPECT_EQ(read("found.cases"), "");
+  EXPECT_TRUE(fs::exists(folder_ + "/edges/told"));
   const std::string head = read("hunt.jsonl").substr(0, read("hunt.jsonl").find('\n') + 1);
   const std::string line = "quantize nvfp4 3x33 bf16 dir=row",
                     words = "mine.cpp:12:3: runtime error: index 33 out of bounds";
