@@ -45,8 +45,11 @@ struct Pattern {
 
 std::string one_value(const Pattern& p) {
   if (p.c.differing.size() < 8) return {};
-  const uint32_t first = p.got(p.c.differing[0]);
+  const uint32_t first = p.got(p.c.differing[0]), wanted = p.want(p.c.differing[0]);
   if (!p.all([&](uint32_t g, uint32_t) { return g == first; })) return {};
+  // One value in place of another, neither of them zero, may be any error of a factor.
+  const bool one_wanted = p.all([&](uint32_t, uint32_t w) { return w == wanted; });
+  if (one_wanted && value_of(p.e, first) != 0 && value_of(p.e, wanted) != 0) return {};
   return fmt::format("the code {} in all of them: not written, or written with a constant",
                      code_hex(p.e, first));
 }
@@ -105,6 +108,21 @@ std::string one_binade(const Pattern& p) {
   return {};
 }
 
+// Encodings with several bits of mantissa: values whose bits agree but for one and the same step of the
+// exponent.
+std::string power_of_two(const Pattern& p) {
+  constexpr size_t kEnough = 10;  // bits of mantissa that agree; fewer agree by chance
+  if (static_cast<size_t>(info(p.e).mantissa_bits) * p.c.differing.size() < kEnough) return {};
+  if (p.c.problem && p.c.problem->as<Gemm>()) return {};  // product() says which factors there are
+  const auto ratio = [&](uint32_t g, uint32_t w) { return value_of(p.e, g) / value_of(p.e, w); };
+  const double first = ratio(p.got(p.c.differing[0]), p.want(p.c.differing[0]));
+  int exponent = 0;
+  if (!std::isfinite(first) || std::frexp(first, &exponent) != 0.5) return {};
+  if (!p.all([&](uint32_t g, uint32_t w) { return ratio(g, w) == first; })) return {};
+  return fmt::format("2^{} times the right value{}: a factor, not rounding", exponent - 1,
+                     p.many() ? " in all of them" : "");
+}
+
 // The logical regions as lists of codes, in rows and columns.
 std::vector<uint32_t> logical_codes(const PlaneData& data, const Plane& plane) {
   std::vector<uint32_t> out;
@@ -137,24 +155,41 @@ std::string order(const Pattern& p) {
   std::vector<uint32_t> a = got, b = want;
   std::sort(a.begin(), a.end());
   std::sort(b.begin(), b.end());
-  if (a == b) return "the same codes in another order: layout or indexing, not arithmetic";
+  // Zeros and NaN that change their places say as much of arithmetic as of an order.
+  const auto ordinary = [&](uint32_t w) { return std::isfinite(value_of(p.e, w)) && value_of(p.e, w) != 0; };
+  const auto some = std::find_if(p.c.differing.begin(), p.c.differing.end(),
+                                 [&](int64_t i) { return ordinary(p.want(i)); });
+  const bool several = some != p.c.differing.end() &&
+                       !p.all([&](uint32_t, uint32_t w) { return w == p.want(*some) || !ordinary(w); });
+  if (several && a == b) return "the same codes in another order: layout or indexing, not arithmetic";
   return {};
+}
+
+// Differences in random places lie all at an end of the plane, which has this share of its elements, less
+// than one time in 64.
+bool rare(int64_t end, int64_t of, size_t differences) {
+  return std::pow(static_cast<double>(end) / static_cast<double>(of), static_cast<double>(differences)) <
+         1.0 / 64;
 }
 
 std::string tail(const Pattern& p) {
   const Shape s = p.plane.logical;
+  if (!p.many()) return {};
+  const size_t n = p.c.differing.size();
   std::vector<Place> places;
   for (int64_t i : p.c.differing) places.push_back(place_of(p.plane, i));
   auto all = [&](auto f) { return std::all_of(places.begin(), places.end(), f); };
-  if (p.many() && s.rows > 1 && all([&](Place x) { return x.row == s.rows - 1; }))
+  if (rare(1, s.rows, n) && all([&](Place x) { return x.row == s.rows - 1; }))
     return "only in the last row: the row bound, or a tail";
-  if (p.many() && s.cols > 1 && all([&](Place x) { return x.col == s.cols - 1; }))
+  if (rare(1, s.cols, n) && all([&](Place x) { return x.col == s.cols - 1; }))
     return "only in the last column: the column bound, or a tail";
   for (int64_t unit : {16, 32, 64, 128}) {
-    if (s.cols > unit && s.cols % unit != 0 && all([&](Place x) { return x.col >= s.cols / unit * unit; }))
+    if (s.cols > unit && s.cols % unit != 0 && rare(s.cols % unit, s.cols, n) &&
+        all([&](Place x) { return x.col >= s.cols / unit * unit; }))
       return fmt::format("only in the last {} columns, which do not fill a block of {}: tail handling",
                          s.cols % unit, unit);
-    if (s.rows > unit && s.rows % unit != 0 && all([&](Place x) { return x.row >= s.rows / unit * unit; }))
+    if (s.rows > unit && s.rows % unit != 0 && rare(s.rows % unit, s.rows, n) &&
+        all([&](Place x) { return x.row >= s.rows / unit * unit; }))
       return fmt::format("only in the last {} rows, which do not fill a block of {}: tail handling",
                          s.rows % unit, unit);
   }
@@ -239,9 +274,11 @@ std::string hint_of(const Compared& c, bool part) {
       if (std::string hint = rule(p); !hint.empty()) return hint;
     return std::string{};
   };
-  if (part) return first_of({nan_only, zero_sign, one_binade, one_value, other_sign, one_apart, saturation});
-  return first_of(
-      {nan_only, zero_sign, one_binade, one_value, other_sign, order, tail, product, one_apart, saturation});
+  if (part)
+    return first_of(
+        {nan_only, zero_sign, one_binade, power_of_two, one_value, other_sign, one_apart, saturation});
+  return first_of({nan_only, zero_sign, one_binade, power_of_two, one_value, other_sign, order, tail, product,
+                   one_apart, saturation});
 }
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <ctime>
 #include <functional>
 #include <set>
@@ -229,6 +230,76 @@ TEST(Judge, Hints) {
   has(hint_after("cast e4m3 1x1 bf16 fill=zeros",
                  [](auto& g) { set_code(g[0].plane.encoding, g[0].bytes, 0, 0x7F); }),
       "NaN only");
+}
+
+// What one coincidence can make is no pattern.
+TEST(Judge, HintsThatChanceCouldMakeAreNotGiven) {
+  const char* line = "quantize mxfp8 64x70 bf16 dir=row";
+  const auto says = [](const std::string& hint, const char* word) {
+    return hint.find(word) != std::string::npos;
+  };
+  // One element in an end of the plane, or a few in an end that is a large part of it.
+  EXPECT_FALSE(says(hint_after(line, [](auto& g) { flip(g, "row.data", 9, 68, 5); }), "only in"));
+  const auto third = [](int count) {
+    return [=](auto& g) {
+      for (int k = 0; k < count; ++k) flip(g, "row.data", 3 * k, 64 + k, 5);
+    };
+  };
+  EXPECT_FALSE(says(hint_after("quantize mxfp8 64x90 bf16 dir=row", third(3)), "only in"));
+  EXPECT_TRUE(says(hint_after("quantize mxfp8 64x90 bf16 dir=row", third(4)), "only in the last 26 columns"));
+  const auto last_row = [](int count) {
+    return [=](auto& g) {
+      for (int k = 0; k < count; ++k) flip(g, "row.data", 1, 3 * k, k % 2 == 0 ? 3 : 5);
+    };
+  };
+  EXPECT_FALSE(says(hint_after("quantize mxfp8 2x64 bf16 dir=row", last_row(6)), "only in"));
+  EXPECT_TRUE(says(hint_after("quantize mxfp8 2x64 bf16 dir=row", last_row(7)), "only in the last row"));
+  // Zeros and one other code change their places.
+  const auto exchanged = [](std::vector<uint32_t> codes) {
+    return [=](auto& g) {
+      PlaneData& d = plane(g, "row.data");
+      for (size_t k = 0; k < codes.size(); ++k)
+        set_code(d.plane.encoding, d.bytes, static_cast<int64_t>(k), codes[codes.size() - 1 - k]);
+    };
+  };
+  EXPECT_FALSE(says(hint_after("quantize mxfp8 1x4 bf16 dir=row fill=literal:43e00000000043e0",
+                               exchanged({0, 0x7E, 0x7E, 0})),
+                    "another order"));
+  EXPECT_TRUE(says(hint_after("quantize mxfp8 1x4 bf16 dir=row fill=literal:43e0438043400000",
+                              exchanged({0x7E, 0x78, 0x74, 0})),
+                   "another order"));
+}
+
+TEST(Judge, AFactorIsNamed) {
+  const auto scaled = [](std::vector<float> by) {
+    return [=](auto& g) {
+      PlaneData& d = plane(g, "row.scale_inv");
+      for (size_t k = 0; k < by.size(); ++k) {
+        const auto i = static_cast<int64_t>(k);
+        const float right = std::bit_cast<float>(code_at(d.plane, d.bytes, i));
+        set_code(d.plane.encoding, d.bytes, i, std::bit_cast<uint32_t>(right * by[k]));
+      }
+    };
+  };
+  const char* tensor = "quantize fp8_current 8x8 bf16 dir=row";
+  EXPECT_EQ(hint_after(tensor, scaled({0.5F})), "2^-1 times the right value: a factor, not rounding");
+  EXPECT_EQ(hint_after(tensor, scaled({0.75F})), "");
+  const char* blocks = "quantize fp8_block 12x128 bf16 dir=row block=1x128";
+  const std::vector<float> twelve(12, 4.0F);
+  EXPECT_EQ(hint_after(blocks, scaled(twelve)),
+            "2^2 times the right value in all of them: a factor, not rounding");
+  auto other = twelve;
+  other.back() = 2;
+  EXPECT_EQ(hint_after(blocks, scaled(other)), "");
+  // One value in all of them is no memory that was not written where one value was right too; zeros may be.
+  const auto everywhere = [](uint8_t code) {
+    return [=](auto& g) { std::fill(g[0].bytes.begin(), g[0].bytes.end(), std::byte{code}); };
+  };
+  const char* zeros = "cast e4m3 1x8 bf16 fill=zeros";
+  const char* ones = "cast e4m3 1x8 bf16 fill=literal:3f803f803f803f803f803f803f803f80";
+  EXPECT_EQ(hint_after(ones, everywhere(0x44)), "");
+  for (const std::string& hint : {hint_after(ones, everywhere(0)), hint_after(zeros, everywhere(0x44))})
+    EXPECT_NE(hint.find("not written"), std::string::npos) << hint;
 }
 
 double cpu_seconds_of(const std::function<void()>& work) {
