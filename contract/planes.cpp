@@ -161,12 +161,12 @@ void add_grouped(std::vector<Plane>& out, const Problem& split, PlanesOf planes_
 }  // namespace
 
 Plane member_plane(const Plane& g, size_t m) {
-  Plane p = g;
-  p.logical = g.members[m].logical;
-  p.padded = g.members[m].padded;
-  p.padding = p.logical == p.padded ? Padding::none : Padding::zero;
-  p.members.clear();
-  return p;
+  // Field by field, because a copy of g would copy the list of its members once for each of them.
+  const auto& [name, part, encoding, logical, padded, layout, padding, direction, transposed, packed,
+               members] = g;
+  const Member& own = members[m];
+  const Padding around = own.logical == own.padded ? Padding::none : Padding::zero;
+  return {name, part, encoding, own.logical, own.padded, layout, around, direction, transposed, packed, {}};
 }
 
 F32Bits halved(F32Bits value, size_t place) {

@@ -37,16 +37,19 @@ int64_t index_of(const Plane& plane, int64_t row, int64_t col) {
   return tile * 512 + outer % 32 * 16 + outer % 128 / 32 * 4 + along % 4;
 }
 
+// The plane of one member of a grouped plane, under the name of the whole.
+static PlaneData plane_of_member(const PlaneData& data, size_t m) {
+  Plane plane = member_plane(data.plane, m);
+  const auto bytes =
+      std::span(data.bytes).subspan(data.plane.bytes_of(data.plane.members[m].offset), plane.bytes());
+  return {std::move(plane), {bytes.begin(), bytes.end()}};
+}
+
 std::vector<PlaneData> members_of(const PlaneData& data) {
   if (data.plane.members.empty()) return {data};
   std::vector<PlaneData> out;
-  for (size_t m = 0; m < data.plane.members.size(); ++m) {
-    Plane plane = member_plane(data.plane, m);
-    plane.name += fmt::format("[{}]", m);
-    const auto bytes =
-        std::span(data.bytes).subspan(data.plane.bytes_of(data.plane.members[m].offset), plane.bytes());
-    out.push_back({std::move(plane), {bytes.begin(), bytes.end()}});
-  }
+  for (size_t m = 0; m < data.plane.members.size(); ++m)
+    out.push_back(plane_of_member(data, m)), out.back().plane.name += fmt::format("[{}]", m);
   return out;
 }
 
@@ -54,9 +57,7 @@ std::vector<PlaneData> planes_of_member(const std::vector<PlaneData>& planes, si
   std::vector<PlaneData> out;
   for (const PlaneData& p : planes) {
     if (p.plane.members.empty() && p.plane.name != "noop") continue;
-    out.push_back(p.plane.members.empty() ? p : members_of(p)[member]);
-    if (const size_t open = out.back().plane.name.find('['); open != std::string::npos)
-      out.back().plane.name.resize(open);
+    out.push_back(p.plane.members.empty() ? p : plane_of_member(p, member));
   }
   return out;
 }

@@ -169,6 +169,31 @@ TEST(Geometry, MembersOfASplit) {  // N14.2, worked by hand
       "quantize nvfp4 16x64 bf16 round=sr at=16,0 rng=5,2,1");
 }
 
+// Every field of a member's plane, the members of a packed one and those in GEMM layout included.
+TEST(Geometry, AMemberHasThePlanesOfItsOwnLine) {  // N14.2
+  for (const char* line :
+       {"split nvfp4 208x80 bf16 groups=0,16,32,160 scales=gemm", "split mxfp8 192x160 bf16 groups=96,96",
+        "split mxfp6 32x64 bf16 groups=16,16 packing=packed dir=row",
+        "split fp8_delayed 1x161 f32 vary=both groups=7x9,14x7"}) {
+    const auto p = parse_line(line);
+    ASSERT_TRUE(p) << p.error().text();
+    const std::vector<Plane> grouped = output_planes(*p);
+    const std::vector<Problem> own = member_problems(*p);
+    for (size_t m = 0; m < own.size(); ++m)
+      for (const Plane& want : output_planes(own[m])) {
+        const auto whole =
+            std::find_if(grouped.begin(), grouped.end(), [&](const Plane& g) { return g.name == want.name; });
+        ASSERT_NE(whole, grouped.end()) << line << " " << want.name;
+        const Plane got = member_plane(*whole, m);
+        const auto fields = [](const Plane& x) {
+          return std::tuple(x.name, x.part, x.encoding, x.logical, x.padded, x.layout, x.padding, x.direction,
+                            x.transposed, x.packed, x.members);
+        };
+        EXPECT_EQ(fields(got), fields(want)) << line << " " << want.name << " of member " << m;
+      }
+  }
+}
+
 TEST(Geometry, OperandsOfAGemm) {  // N16.1, worked by hand: M 96, N 40, K 160
   EXPECT_EQ(inputs("gemm a=mxfp8 b=nvfp4 96x40x160"),
             "a.scale_inv e8m0 96x5/128x8, a.data e4m3 96x160, b.amax f32 1x1, b.scale_inv e4m3 40x10/128x12, "
