@@ -4,7 +4,8 @@
 // Input planes, by op:
 //   cast                    x; with round=sr also bits [as x] (u8)
 //   quantize                x, <d>.given.amax, <d>.given.scale, <d>.prior.amax, noop      (1x1 f32, where the
-//                           key applies; given.scale and prior.amax of row_scaled [R, 1])
+//                           key applies; given.scale and prior.amax of row_scaled [R, 1]); with scale_from
+//                           <d>.given.block_amax or <d>.given.scale_inv, as the scales (N17.12)
 //   dequantize              <d>.amax (nvfp4), <d>.scale_inv or <d>.scale_gemm, <d>.data   (as quantize writes
 //                           them)
 //   update                  history [length, slots], scale [1, slots], reduced [1, slots] (f32)
@@ -20,9 +21,8 @@
 //   scale_state             x (f32); inverse: x (the state), scale
 //   attention               q, k, v; q, kv or qkv where the layout packs them (N20.1); q.descale, k.descale,
 //                           v.descale with codes (N20.17); cu_seqlens_q,
-//   cu_seqlens_kv
-//                           [1, batch + 1] (u32) with lengths, bias [heads * q, kv], keep (u8) with dropout;
-//                           do; <slot>.given.scale, <slot>.prior.amax (fp8_delayed)
+//                           cu_seqlens_kv [1, batch + 1] (u32) with lengths, bias [heads * q, kv], keep (u8)
+//                           with dropout; do; <slot>.given.scale, <slot>.prior.amax (fp8_delayed)
 // Output planes, in causal order (a difference in an earlier plane explains those after it):
 //   cast, dequantize        y
 //   quantize                <d>.amax, <d>.scale, <d>.scale_inv or <d>.scale_gemm, <d>.data; row before col

@@ -100,10 +100,12 @@ std::string one_binade(const Pattern& p) {
     });
   };
   if (by(-1))
-    return "one binade too small, always: the scale is rounded down where N5.3 rounds up, or its amax misses "
+    return "one binade too small wherever they differ: the scale is rounded down where N5.3 rounds up, or "
+           "its amax misses "
            "the largest element";
   if (by(1))
-    return "one binade too large, always: the scale is rounded up twice, or its amax takes in elements of "
+    return "one binade too large wherever they differ: the scale is rounded up twice, or its amax takes in "
+           "elements of "
            "another block";
   return {};
 }
@@ -183,6 +185,7 @@ std::string tail(const Pattern& p) {
     return "only in the last row: the row bound, or a tail";
   if (rare(1, s.cols, n) && all([&](Place x) { return x.col == s.cols - 1; }))
     return "only in the last column: the column bound, or a tail";
+  if (p.e == Encoding::u32) return {};  // offsets and sizes of members: no block has them
   for (int64_t unit : {16, 32, 64, 128}) {
     if (s.cols > unit && s.cols % unit != 0 && rare(s.cols % unit, s.cols, n) &&
         all([&](Place x) { return x.col >= s.cols / unit * unit; }))

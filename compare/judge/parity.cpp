@@ -40,7 +40,9 @@ std::optional<Breach> parity_breach(const Problem& problem, const Judgement& j, 
   if (!j.cause) return complaint("parity", got, j.error, want);
   Breach b = difference_breach("parity", problem, *j.cause, got, want);
   b.message = j.error;
-  for (const PlaneDifference& d : j.after) b.after.push_back(line_of(d, true));
+  // What an attention's results follow from are whole rows and columns of others, not blocks of x.
+  const bool by_blocks = !problem.as<Attention>();
+  for (const PlaneDifference& d : j.after) b.after.push_back(line_of(d, by_blocks));
   for (const PlaneDifference& d : j.beside)
     b.after.push_back(line_of(d, false) + ", in another member or direction");
   b.hint = j.hint;

@@ -186,7 +186,10 @@ MaybeError set_fill(Problem& p, Direction, std::string_view text) {
     return fail(
         concat({"fill=", word, " needs data after a colon"}),
         kind == FillKind::literal ? "fill=literal:3f80bf80" : concat({"fill=", word, ":", data_of(kind)}));
-  if (!takes_data && has_data) return fail(concat({"fill=", word, " takes no data, found '", text, "'"}));
+  if (!takes_data && has_data)
+    return fail(
+        concat({"fill=", word, " takes no data, found '", text, "'; the key seed draws other values"}),
+        concat({"fill=", word, " seed=2"}));
   p.x.fill.kind = kind;
   p.x.fill.payload = has_data ? std::string(text.substr(word.size() + 1)) : std::string{};
   return {};
