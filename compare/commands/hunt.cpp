@@ -54,6 +54,7 @@ constexpr int64_t kEnoughDiffer = 8;
 // How many lines of one batch are explained, so that a subject that is all wrong is still searched widely;
 // and how many of the smallest lines after them.
 constexpr size_t kCausesAtOnce = 4, kSmallOnes = 2;
+constexpr size_t kAlike = 4;  // lines of one kind that tell apart what makes the bytes of another
 
 // A line that failed.
 struct Red {
@@ -374,7 +375,7 @@ class Hunt {
       ++looked;
       r.looked = true;
       progress_.show("looking for the cause of " + to_line(r.line));
-      kind.named |= add(r.line, r.breach);
+      kind.named |= add(r, red);
     }
   }
 
@@ -415,9 +416,14 @@ class Hunt {
     }
   }
 
-  // Whether its cause was named.
-  bool add(const Problem& p, const Breach& breach) {
-    Finding found = find_cause(p, breach, subjects_, cause_options());
+  // Whether its cause was named. `red`: all lines that failed with it.
+  bool add(const Red& r, const std::vector<Red>& red) {
+    std::vector<Problem> also;
+    for (const Red& other : red)
+      if (also.size() < kAlike && !(other.line == r.line) &&
+          hunting::kind_of(other.line, other.breach) == hunting::kind_of(r.line, r.breach))
+        also.push_back(other.line);
+    Finding found = find_cause(r.line, r.breach, subjects_, cause_options(), also);
     const bool named = found.explained;
     found.looked = named || !interrupted();
     // On a full disk there is no diagnosis either, and the finding would be written down without its cause.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <regex>
 #include <system_error>
@@ -72,12 +73,18 @@ string ids_of(const json::Value& explanation) {
   return out;
 }
 
-// Of every explanation, the likeliest first.
-std::vector<string> explained_by(const json::Value& diagnosis) {
+const std::vector<json::Value>& explanations_of(const json::Value& diagnosis) {
+  static const std::vector<json::Value> kNone;
   const json::Value* list = diagnosis.find("explanations");
+  return list && list->array() ? *list->array() : kNone;
+}
+
+// Of the explanations that make every byte, the likeliest first.
+std::vector<string> exact_causes(const json::Value& diagnosis) {
   std::vector<string> out;
-  if (list && list->array())
-    for (const json::Value& one : *list->array()) out.push_back(ids_of(one));
+  for (const json::Value& one : explanations_of(diagnosis))
+    if (const json::Value* exact = one.find("exact"); exact && exact->to_bool().value_or(false))
+      out.push_back(ids_of(one));
   return out;
 }
 
@@ -114,29 +121,61 @@ json::Value made_plain(json::Value diagnosis, const Problem& p, const Subjects& 
   return other.is_null() ? diagnosis : other;
 }
 
-// Where several causes make the bytes of a line: the diagnosis of a line that tells them apart, if that
-// leaves one of them. Another cause is another fault of the kernel.
-json::Value told_apart(json::Value diagnosis, const Subjects& subjects, const CauseOptions& options) {
-  const json::Value* lines = diagnosis.find("separating");
-  if (diagnosis.text("confidence") != "equivalent" || !lines || !lines->array()) return diagnosis;
-  const std::vector<string> ours = explained_by(diagnosis);
-  for (const json::Value& line : *lines->array()) {
-    const Result<Problem> p = parse_line(line.string() ? *line.string() : string());
-    if (!p) continue;
-    json::Value other = other_diagnosis(*p, subjects, options, [&](const json::Value& d) {
-      const std::vector<string> theirs = explained_by(d);
-      return d.text("confidence") == "certain" && !theirs.empty() &&
-             std::find(ours.begin(), ours.end(), theirs.front()) != ours.end();
-    });
-    if (!other.is_null()) return other;
+// A diagnosis, and which causes make the bytes of every line that was looked at.
+struct Told {
+  json::Value diagnosis;
+  std::vector<string> causes;
+};
+
+// The line with other values.
+std::vector<Problem> refilled(const Problem& p) {
+  std::vector<Problem> out;
+  for (const FillKind kind : {FillKind::outliers, FillKind::normal, FillKind::wide, FillKind::amax_edges}) {
+    Problem other = p;
+    std::vector<Fill*> fills = {&other.x.fill};
+    if (Gemm* g = other.as<Gemm>()) fills = {&g->a.fill, &g->b.fill};
+    for (Fill* fill : fills) fill->kind = kind, fill->payload.clear(), ++fill->seed;
+    out.push_back(std::move(other));
   }
-  return diagnosis;
+  return out;
 }
 
-string title_of(const json::Value& diagnosis) {
-  const json::Value* list = diagnosis.find("explanations");
-  return list && list->array() && !list->array()->empty() ? string(list->array()->front().text("title"))
-                                                          : string();
+// Where several causes make the bytes of a line: those of them that make the bytes of others too, which are
+// the lines that tell them apart, lines that failed alike (`also`), and the line with other values. The
+// diagnosis is that of the line that left the fewest. A line with none of the causes shows another fault of
+// the kernel, and says nothing.
+Told told_apart(json::Value diagnosis, const Problem& first, const std::vector<Problem>& also,
+                const Subjects& subjects, const CauseOptions& options) {
+  Told out{std::move(diagnosis), {}};
+  out.causes = exact_causes(out.diagnosis);
+  if (out.diagnosis.text("confidence") != "equivalent") return out;
+  std::vector<Problem> lines;
+  if (const json::Value* separating = out.diagnosis.find("separating"); separating && separating->array())
+    for (const json::Value& line : *separating->array())
+      if (auto p = parse_line(line.string() ? *line.string() : string())) lines.push_back(*std::move(p));
+  lines.insert(lines.end(), also.begin(), also.end());
+  for (Problem& p : refilled(first)) lines.push_back(std::move(p));
+  for (const Problem& p : lines) {
+    if (out.causes.size() == 1) break;
+    std::vector<string> left;
+    json::Value other = other_diagnosis(p, subjects, options, [&](const json::Value& d) {
+      if (!names_a_cause(d)) return false;
+      const std::vector<string> theirs = exact_causes(d);
+      std::copy_if(out.causes.begin(), out.causes.end(), std::back_inserter(left), [&](const string& cause) {
+        return std::find(theirs.begin(), theirs.end(), cause) != theirs.end();
+      });
+      return !left.empty() && left.size() < out.causes.size();
+    });
+    if (!other.is_null()) out = {std::move(other), std::move(left)};
+  }
+  return out;
+}
+
+// What the explanation with these causes says; of the likeliest one where none has them.
+string title_of(const json::Value& diagnosis, const string& ids = {}) {
+  const std::vector<json::Value>& all = explanations_of(diagnosis);
+  const auto one = std::find_if(all.begin(), all.end(), [&](const auto& e) { return ids_of(e) == ids; });
+  return all.empty() ? string() : string((one == all.end() ? all.front() : *one).text("title"));
 }
 
 // Of a failure of which explain says nothing: the smallest line that fails in the same way, with its
@@ -170,25 +209,20 @@ int64_t number_of(const json::Value& object, const char* member) {
   return found ? found->to_int().value_or(0) : 0;
 }
 
-// What the likeliest explanation says, and how many others make the same bytes: "..., or 2 others".
-string headline_of_cause(const json::Value& diagnosis) {
-  const json::Value* list = diagnosis.find("explanations");
-  size_t exact = 0;
-  for (const json::Value& one : list && list->array() ? *list->array() : std::vector<json::Value>()) {
-    const json::Value* all = one.find("exact");
-    exact += all && all->to_bool().value_or(false);
-  }
-  const string others = exact < 2    ? ""
-                        : exact == 2 ? ", or one other that makes the same bytes here"
-                                     : fmt::format(", or {} others that make the same bytes here", exact - 1);
-  return title_of(diagnosis) + others;
+// What the likeliest cause is, and how many others make the same bytes: "..., or 2 others".
+string headline_of_cause(const Told& told) {
+  const size_t others = told.causes.size() - 1;
+  const string rest = others == 0   ? ""
+                      : others == 1 ? ", or one other that makes the same bytes here"
+                                    : fmt::format(", or {} others that make the same bytes here", others);
+  return title_of(told.diagnosis, told.causes.front()) + rest;
 }
 
 // The explanation that comes nearest, with its share of the differences.
 string headline_of_nearest(const json::Value& diagnosis) {
   const string none = "no single cause makes all of the bytes", near = title_of(diagnosis);
   if (near.empty()) return none;
-  const json::Value& best = diagnosis.find("explanations")->array()->front();
+  const json::Value& best = explanations_of(diagnosis).front();
   return fmt::format("{}; the nearest explains {} of {} differences: {}", none, number_of(best, "repaired"),
                      number_of(best, "differ"), near);
 }
@@ -260,22 +294,24 @@ Finding finding_of_kind(const Problem& p, const Breach& b) {
   return out;
 }
 
-Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, const CauseOptions& options) {
+Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, const CauseOptions& options,
+                   const std::vector<Problem>& also) {
   Finding out = finding_of_kind(p, b);
-  const json::Value diagnosis =
-      told_apart(made_plain(diagnosis_of(p, subjects, options), p, subjects, options), subjects, options);
+  const Told told = told_apart(made_plain(diagnosis_of(p, subjects, options), p, subjects, options), p, also,
+                               subjects, options);
+  const json::Value& diagnosis = told.diagnosis;
   const std::string_view confidence = diagnosis.text("confidence");
   if (confidence.empty() || confidence == "equal") {
     out.line = smallest(p, subjects, options).value_or(out.line);
     return out;
   }
   if (const std::string_view smaller = diagnosis.text("reproducer"); !smaller.empty()) out.line = smaller;
-  const std::vector<string> causes = explained_by(diagnosis);
-  const string ids = causes.empty() ? string() : causes.front();
   out.explained = names_a_cause(diagnosis);
-  if (out.explained && !ids.empty()) {
-    out.cause = fmt::format("{} {}", op_name(p), ids);
-    out.headline = headline_of_cause(diagnosis);
+  if (out.explained && !told.causes.empty() && !told.causes.front().empty()) {
+    const auto cause = [&](const string& ids) { return fmt::format("{} {}", op_name(p), ids); };
+    out.cause = cause(told.causes.front());
+    std::transform(told.causes.begin() + 1, told.causes.end(), std::back_inserter(out.others), cause);
+    out.headline = headline_of_cause(told);
   } else if (confidence == "random") {
     out.cause = fmt::format("{} differs from run to run", head_of(p));
     const string of_first = title_of(diagnosis);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compare/commands/hunt/records.h"
 #include "compare/judge/verdict.h"
@@ -38,7 +39,9 @@ void shrink_end(Finding&, const Subjects&, const CauseOptions&,
 Finding finding_of_kind(const Problem&, const Breach&);
 
 // Explains and shrinks. Where explain finds no difference (a law that fails, a crash, a write beyond a
-// plane), the line is shrunk while it fails in the same way, and its kind stands for the cause.
-Finding find_cause(const Problem&, const Breach&, const Subjects&, const CauseOptions&);
+// plane), the line is shrunk while it fails in the same way, and its kind stands for the cause. `also`: lines
+// that failed alike; where several causes make the bytes of the line, those that make theirs are left.
+Finding find_cause(const Problem&, const Breach&, const Subjects&, const CauseOptions&,
+                   const std::vector<Problem>& also = {});
 
 }  // namespace assay::hunting

@@ -18,9 +18,9 @@ class KnownCauses {
   // Whether nobody has looked for it yet.
   bool waits(const std::string& cause) const { return unlooked_.contains(cause) && !has(cause); }
   // Whether the finding says something new beside `earlier`, which are all before it. Its cause is known from
-  // then on. A line that stands there under the name of another cause is not new: one small line rarely has
-  // two faults, and often several names. A sanitizer names one place, so that its causes stand for
-  // themselves.
+  // then on. It is not new where another cause that makes its bytes is known, or the same cause of the other
+  // direction. Nor is a line that stands there under the name of another cause: one small line rarely has two
+  // faults, and often several names. A sanitizer names one place, so that its causes stand for themselves.
   bool add(const Finding&, const std::vector<Finding>& earlier);
 
  private:

@@ -20,8 +20,9 @@ struct Finding {
   std::string drawn;     // as it was drawn
   std::string claim, plane;
   bool explained = false;
-  double seconds = 0;  // since the hunt began, over all its runs
-  bool looked = true;  // for its cause; not where the time was over before
+  double seconds = 0;                    // since the hunt began, over all its runs
+  bool looked = true;                    // for its cause; not where the time was over before
+  std::vector<std::string> others = {};  // causes that make the same bytes; known in the run that found them
 };
 json::Value to_json(const Finding&);
 
