@@ -189,15 +189,20 @@ int64_t Drawer::draw_small_size() {
 // Members of a split, and the shape that they make.
 void Drawer::draw_members(Draft& d) {
   const string vary = dice_.pick(std::to_array<string>({"none", "first", "last", "both"}));
-  const size_t count = 1 + dice_.below(4), empty = dice_.below(3);  // empty 0: all members are
-  const int64_t other = draw_size();
+  // More members than a warp, or a block, of threads counts at once.
+  constexpr auto kMany = std::to_array<size_t>({32, 33, 34, 65, 129, 257});
+  const bool many = larger_ && dice_.chance(1, 2);
+  const size_t count = many ? dice_.pick(kMany) : 1 + dice_.below(4);
+  const size_t empty = dice_.below(3);  // 0: all members are
+  const auto draw = [&] { return many ? draw_small_size() : draw_size(); };
+  const int64_t other = draw();
   string groups;
   Shape whole{0, other};
   int64_t elements = 0;
-  int64_t size = draw_size();
+  int64_t size = draw();
   for (size_t i = 0; i < count; ++i) {
-    if (vary != "none") size = empty == 0 && dice_.chance(2, 3) ? 0 : draw_size();
-    const int64_t side = vary == "both" ? draw_size() : other;
+    if (vary != "none") size = empty == 0 && dice_.chance(2, 3) ? 0 : draw();
+    const int64_t side = vary == "both" ? draw() : other;
     groups += concat({i ? "," : "", std::to_string(size), vary == "both" ? "x" + std::to_string(side) : ""});
     elements += size * side;
     whole.rows += size;
@@ -218,7 +223,9 @@ void Drawer::draw_heads(Draft& d) {
   const auto number = [&](std::initializer_list<int64_t> list) {
     return list.begin()[dice_.below(list.size())];
   };
-  const int64_t batch = number({1, 1, 2, 3}), groups = number({1, 1, 2, 3}), kv_heads = number({1, 1, 2});
+  // Heads that share a key: also more than a tile of 4 has, and no multiple of it.
+  const int64_t batch = larger_ ? number({1, 2, 5, 33}) : number({1, 1, 2, 3});
+  const int64_t groups = number({1, 1, 2, 3, 6}), kv_heads = number({1, 1, 2});
   const int64_t depth = number({1, 3, 8, 16, 32, 64}), q = number({0, 1, 5, 7, 16, 17, 33, 64, 128});
   d.keys["layout"] = dice_.pick(words_of(key_of(op_, "layout")->values, '|'));
   const string& layout = d.keys["layout"];
