@@ -59,7 +59,7 @@ class Core {
   double step(double y, double off = 0) const { return stages_.rounding().step(y, off); }
   // Puts `kept`, which E rounds to n from y; a kernel rounds a value within `off` of y (N20.18).
   void put(Values& to, int64_t at, double y, double off, double kept) const;
-  int64_t shared(int64_t h) const { return change_.heads_wrap ? h % n_.kv_heads : h / n_.repeats(); }
+  int64_t shared(int64_t h) const { return change_.kv_head(h, n_.repeats()); }
   int64_t keys_of(const Place& at) const { return (at.b * n_.kv_heads + shared(at.h)) * n_.kv; }
   int64_t result_of(const Place& at) const { return ((at.i * n_.batch + at.b) * n_.heads + at.h) * n_.depth; }
   bool padding(const Place& at) const { return at.i >= q_length(p_, at.b); }
@@ -179,7 +179,12 @@ void Core::softmax_row(int64_t row) {
   const double share = std::expm1(twice) + kOfExponential;
   for (int64_t j = 0; j < n_.kv; ++j) {
     const size_t at_j = static_cast<size_t>(first + j);
-    const double p = padding(at) ? 0 : f32_of(e[static_cast<size_t>(j)] / total);
+    const bool equal_share = count > 0 || change_.unseeing == AttentionChange::Unseeing::equal;
+    const double p = padding(at)   ? 0
+                     : equal_share ? f32_of(e[static_cast<size_t>(j)] / total)
+                     : change_.unseeing == AttentionChange::Unseeing::zero
+                         ? 0
+                         : std::numeric_limits<double>::quiet_NaN();
     const double rest = std::max(0.0, wide - e[static_cast<size_t>(j)]) / wide;
     // Where no key is seen, fused kernels write zeros.
     const double error = halves || padding(at) ? 0
@@ -294,6 +299,8 @@ void Core::make_result() {
         sum.add(cast_s_.at(row * n_.kv + j), cast_s_.off(row * n_.kv + j),
                 v_.at((keys_of(at) + j) * n_.depth + e), 0);
       double v = sum.value;
+      if (n_.kv == 0 && !padding(at) && change_.unseeing == AttentionChange::Unseeing::nan)
+        v = std::numeric_limits<double>::quiet_NaN();  // 0 / 0, where no exponential is summed
       if (change_.normalised != Normalised::before_cast)
         v = f32_of(v / exponentials_.totals[static_cast<size_t>(row)]);
       if (bounded_ && is_open(row, at, e, v)) {

@@ -22,9 +22,11 @@ struct AttentionChange {
     after_product,         // e_j is cast, and O divided by Z
     after_product_rounded  // likewise, with e_j rounded to n first
   } normalised = Normalised::before_cast;
-  int mask_shift = 0;       // keys that a causal mask or a window shows beyond the last one (N20.6)
-  int scale_times = 1;      // how often the softmax scale multiplies (N20.4)
-  bool heads_wrap = false;  // head h reads head h % kv_heads (N20.1)
+  int mask_shift = 0;   // keys that a causal mask or a window shows beyond the last one (N20.6)
+  int scale_times = 1;  // how often the softmax scale multiplies (N20.4)
+  std::vector<int64_t> kv_head_of = {};  // which head of K and V each head of Q reads; empty: its own (N20.1)
+  // The probabilities of a query that sees no key (N20.6).
+  enum class Unseeing : uint8_t { equal, zero, nan } unseeing = Unseeing::equal;
   // Whose descale V takes (N20.17).
   enum class Descale : uint8_t {
     own,
@@ -42,6 +44,10 @@ struct AttentionChange {
     ds,        // dS stands for it
     ds_masked  // likewise, with zeros at masked keys
   } logit_gradient = LogitGradient::dp;
+  // The head of K and V that head h of Q reads, of which `repeats` share one.
+  int64_t kv_head(int64_t h, int64_t repeats) const {
+    return kv_head_of.empty() ? h / repeats : kv_head_of[static_cast<size_t>(h)];
+  }
   bool operator==(const AttentionChange&) const = default;
 };
 

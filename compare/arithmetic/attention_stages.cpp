@@ -411,7 +411,7 @@ Values AttentionStages::as_wide(const Values& heads) const {
       for (int64_t k = 0; k < size; ++k) {
         double sum = 0, off = 0;
         for (int64_t h = 0; h < n_.heads; ++h) {
-          if ((change_.heads_wrap ? h % n_.kv_heads : h / n_.repeats()) != head) continue;
+          if (change_.kv_head(h, n_.repeats()) != head) continue;
           sum = f32_of(sum + heads.at((b * n_.heads + h) * size + k));
           off += heads.off((b * n_.heads + h) * size + k);
         }

@@ -1,6 +1,7 @@
 // Attention (N20): a step of the core done otherwise, where its line has that step.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <string>
 #include <utility>
@@ -71,9 +72,62 @@ class AttentionRows {
     add("scale_missing", "the softmax scale is left out", Stage::scaled_value, "N20.4", {.scale_times = 0});
     add_softmax_scales();
     add_windows();
-    if (op_.kv_heads > 1 && op_.heads != op_.kv_heads)
-      add("heads_wrap", "heads of Q read the heads of K and V in turn, not in groups", Stage::input, "N20.1",
-          {.heads_wrap = true});
+    add_heads();
+    add_lengths();
+    const bool may_see_none = op_.mask != AttentionMask::none || op_.window_left >= 0 ||
+                              op_.window_right >= 0 || !op_.lengths.empty() || attention_sizes(p_).kv == 0;
+    if (may_see_none) {
+      add("unseeing_nan", "a query that sees no key has probabilities of NaN", Stage::code, "N20.6",
+          {.unseeing = Change::Unseeing::nan});
+      add("unseeing_zero", "a query that sees no key has probabilities of 0", Stage::code, "N20.6",
+          {.unseeing = Change::Unseeing::zero});
+    }
+  }
+  // Heads of Q that read another head of K and V than their own.
+  void add_heads() {
+    const int64_t heads = op_.heads, kv = op_.kv_heads, repeats = heads / kv;
+    if (kv < 2) return;
+    std::vector<std::vector<int64_t>> known;
+    const auto row = [&](const string& id, const string& title, const std::function<int64_t(int64_t)>& read) {
+      std::vector<int64_t> of;
+      bool changes = false;
+      for (int64_t h = 0; h < heads; ++h) of.push_back(read(h)), changes |= of.back() != h / repeats;
+      if (!changes || std::find(known.begin(), known.end(), of) != known.end()) return;
+      known.push_back(of);
+      add(id.c_str(), title.c_str(), Stage::input, "N20.1", {.kv_head_of = std::move(of)});
+    };
+    row("heads_wrap", "heads of Q read the heads of K and V in turn, not in groups",
+        [&](int64_t h) { return h % kv; });
+    for (const int64_t tile : {2, 4, 8, 16})
+      row(fmt::format("heads_by_tiles={}", tile),
+          fmt::format(
+              "{} heads of Q read the head of K and V that the first of them has, though some are of the "
+              "next group",
+              tile),
+          [&, tile](int64_t h) { return h / tile * tile / repeats; });
+    row("heads_first", "every head of Q reads the first head of K and V", [](int64_t) { return 0; });
+    row("heads_reversed", "heads of Q read the heads of K and V from the last one on",
+        [&](int64_t h) { return kv - 1 - h / repeats; });
+    row("heads_next", "heads of Q read the head of K and V behind their own",
+        [&](int64_t h) { return (h / repeats + 1) % kv; });
+    row("heads_ungrouped", "head h of Q reads head h of K and V, up to the last one",
+        [&](int64_t h) { return std::min(h, kv - 1); });
+  }
+  // Lengths of the key sequences that are taken from elsewhere.
+  void add_lengths() {
+    const AttentionSizes n = attention_sizes(p_);
+    const auto row = [&](const char* id, const char* title, const std::function<int64_t(size_t)>& length) {
+      string list;
+      for (size_t b = 0; b < op_.kv_lengths.size(); ++b)
+        list += (b ? "," : "") + std::to_string(std::min(length(b), n.kv));
+      add_keys(id, title, "N20.6", "kv_lengths=" + list);
+    };
+    if (op_.lengths.empty() || op_.lengths.size() != op_.kv_lengths.size()) return;
+    row("lengths_of_queries", "the lengths of the key sequences are those of the query sequences",
+        [&](size_t b) { return op_.lengths[b]; });
+    row("lengths_full", "every key sequence has the longest one's length", [&](size_t) { return n.kv; });
+    row("lengths_of_next", "a key sequence has the length of the next one",
+        [&](size_t b) { return op_.kv_lengths[(b + 1) % op_.kv_lengths.size()]; });
   }
   void add_keys(const string& id, const string& title, const char* clause, const string& keys) {
     if (with_keys(p_, keys)) add(id.c_str(), title.c_str(), Stage::input, clause, {}).keys = keys;

@@ -8,6 +8,7 @@
 #include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/encode.h"
 #include "compare/diagnosis/library/rows.h"
+#include "contract/planes.h"
 
 namespace assay {
 
@@ -141,6 +142,29 @@ constexpr ScaleRow kOtherRows[] = {
      }},
 };
 
+// Lanes of a tile that lie past the end of a row of scales store there too, where the next row begins.
+void add_overruns(Rows& rows) {
+  if (rows.square || rows.q.scales != ScaleLayout::compact) return;
+  const Geometry g = geometry(rows.q, rows.lane.x.shape, rows.d);
+  // Rows of the plane are blocks, not lines, where it is not turned with its columns.
+  const bool of_blocks = rows.q.format == FormatId::fp8_block || (rows.d == Direction::col && !g.transposed);
+  const int64_t end = g.scale.cols, pitch = g.scale_padded.cols;
+  for (const int64_t tile : {8, 16, 32, 64, 128})
+    for (const bool ones : {false, true}) {
+      const int64_t lanes = round_up(end, tile);
+      if (lanes <= pitch) continue;
+      add_scale(
+          rows, fmt::format("overrun={}{}", tile, ones ? ",one" : ""),
+          fmt::format("tiles of {} scales store {} past the end of a row, where the next row begins", tile,
+                      ones ? 1 : 0),
+          [=](const ScaleGrid& s, int64_t i, int64_t b) {
+            const int64_t row = of_blocks ? b : i, place = of_blocks ? i : b;
+            return row == 0 || pitch + place >= lanes ? s.at(i, b) : ones ? one(s, i, b) : 0;
+          },
+          kStored, true);
+    }
+}
+
 void add_other_blocks(Rows& rows) {
   const int64_t n = rows.length, line = rows.square ? n : 1;
   if (rows.square)
@@ -167,6 +191,7 @@ void add_other_blocks(Rows& rows) {
   add_moved(rows, "next_line", "the scale is that of the next line of blocks", line, 0);
   add_moved(rows, "previous_line", "the scale is that of the line of blocks before", -line, 0);
   add_table(rows, kOtherRows, true);
+  add_overruns(rows);
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ std::vector<std::pair<string, Row>> rows_of_others() {
     if (!p) continue;
     for (const OffsetCause& cause : offset_causes(*p))
       if (cause.shown) add(*p, cause.id, cause.title, "N14.3");
-    for (const ReadCause& cause : read_causes(*p)) add(*p, cause.id, cause.title, cause.clause);
+    for (const SplitCause& cause : split_causes(*p)) add(*p, cause.id, cause.title, cause.clause);
     if (p->as<Split>()) continue;  // the rest is of its members
     for (const Hypothesis& h : line_hypotheses(*p))
       if (!h.id.starts_with("line.") && !h.id.starts_with("gemm.b.") && !h.id.starts_with("gemm.both."))

@@ -135,6 +135,30 @@ constexpr Row kRows[] = {
 constexpr Row kExponentRow = {
     "scale.exponent_field", "the scale's code is placed in an exponent field: 00 gives 0, and FF an infinity",
     "N2.8", Stage::block_scale, as_exponent_field};
+// A scale of E4M3 whose exponent field is 0, with a fraction of the other kind: `leading` times 8 and the
+// fraction, times a power of two.
+template <int leading, int exponent> double as_normal(const Element& e) {
+  Element other = e;
+  const auto fraction = static_cast<int>(e.scale_code & 7);
+  if ((e.scale_code >> 3 & 15) == 0 && fraction > 0)
+    other.scale = std::copysign(std::ldexp(8 * leading + fraction, exponent - 3), e.scale);
+  return product(other);
+}
+constexpr Row kSubnormalScaleRows[] = {
+    {"scale.leading_one", "subnormal scales of E4M3 are read as (1 + m / 8) * 2^-7, with a leading one",
+     "N2.1", Stage::block_scale, as_normal<1, -7>},
+    {"scale.leading_one_of_least",
+     "subnormal scales of E4M3 are read as (1 + m / 8) * 2^-6, as the least exponent", "N2.1",
+     Stage::block_scale, as_normal<1, -6>},
+    {"scale.subnormal_halved", "subnormal scales of E4M3 are read as m / 8 * 2^-7, half of what they are",
+     "N2.1", Stage::block_scale, as_normal<0, -7>},
+    {"scale.flushed", "subnormal scales of E4M3 are read as zeros", "N2.1", Stage::block_scale,
+     [](const Element& e) {
+       Element other = e;
+       if ((e.scale_code >> 3 & 15) == 0) other.scale = 0;
+       return product(other);
+     }},
+};
 constexpr Row kUnpaddedRow = {"scale.unpadded", "scales are read as if their rows had no padding",
                               "N6.2",           Stage::layout,
                               product,          nearest_code,
@@ -239,6 +263,8 @@ std::vector<Hypothesis> dequantize_hypotheses(const Problem& problem) {
   if (scales != inputs.end()) {
     for (const Row& row : kRows) add(row);
     if (scales->encoding == Encoding::e8m0) add(kExponentRow);
+    if (scales->encoding == Encoding::e4m3)
+      for (const Row& row : kSubnormalScaleRows) add(row);
     if (scales->encoding == Encoding::f32)
       for (const Row& row : kScaleRows) add(row);
     if (scales->layout == ScaleLayout::gemm) add(kCompactRow);

@@ -161,7 +161,28 @@ void take_from_other(const Seen& s) {
       [&](int64_t i, int64_t j) { return o.code(std::min(i, o.lines() - 1), std::min(j, o.blocks() - 1)); });
 }
 
+bool of_f32(const Problem&, Side, const Plane& plane) { return plane.encoding == Encoding::f32; }
+// The F32 elements of an operand without their last bits: cut, or rounded to nearest with ties to even or
+// away from zero. A NaN stays as it is.
+template <int dropped, bool cut, bool away> void narrow(const Seen& s) {
+  s.grid.fill([&](int64_t i, int64_t j) {
+    const uint32_t bits = s.grid.code(i, j), half = 1u << (dropped - 1);
+    const uint32_t up = cut ? 0 : half - (away || (bits >> dropped & 1) != 0 ? 0 : 1);
+    return is_nan(Encoding::f32, bits) ? bits : (bits + up) >> dropped << dropped;
+  });
+}
+
 constexpr Row kRows[] = {
+    {"tf32_cut", "{}: elements of F32 are read as TF32: their fractions are cut to 10 bits", "N16.1",
+     Stage::code, Part::data, of_f32, narrow<13, true, false>},
+    {"tf32_rounded", "{}: elements of F32 are read as TF32, rounded to nearest, ties to even", "N16.1",
+     Stage::code, Part::data, of_f32, narrow<13, false, false>},
+    {"tf32_rounded_away", "{}: elements of F32 are read as TF32, rounded to nearest, ties away from zero",
+     "N16.1", Stage::code, Part::data, of_f32, narrow<13, false, true>},
+    {"bf16_cut", "{}: elements of F32 are cut to BF16", "N16.1", Stage::code, Part::data, of_f32,
+     narrow<16, true, false>},
+    {"bf16_rounded", "{}: elements of F32 are rounded to BF16", "N16.1", Stage::code, Part::data, of_f32,
+     narrow<16, false, false>},
     {"scales_next", "{}: a block takes the next block's scale", "N16.1", Stage::block_scale, Part::scales,
      has_blocks, [](const Seen& s) { shift_from(s.grid, 0); }},
     {"scales_next_half", "{}: in the second half of K a block takes the next block's scale", "N16.1",

@@ -1,7 +1,11 @@
 #include "compare/diagnosis/library/group_reads.h"
 
 #include <algorithm>
+#include <functional>
+#include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
 #include "contract/planes.h"
@@ -14,8 +18,34 @@ using std::string;
 using Planes = std::vector<PlaneData>;
 using MaybePlanes = std::optional<Planes>;
 
-// Every member takes the value that is given for the first.
-MaybePlanes given_of_first(const Problem& p, const Planes& inputs, const RunLine& run) {
+using Sizes = std::vector<Shape>;  // of the members
+
+// Whose given value a member takes in place of its own.
+struct GivenRow {
+  const char *id, *title;
+  size_t (*of)(size_t m, const Sizes& members);
+};
+constexpr GivenRow kGivens[] = {
+    {"first", "the value that is given for the first member serves all of them",
+     [](size_t, const Sizes&) { return size_t{0}; }},
+    {"previous", "a member takes the value that is given for the one before it",
+     [](size_t m, const Sizes&) { return m - (m > 0); }},
+    {"next", "a member takes the value that is given for the one behind it",
+     [](size_t m, const Sizes& members) { return std::min(m + 1, members.size() - 1); }},
+    {"last", "the value that is given for the last member serves all of them",
+     [](size_t, const Sizes& members) { return members.size() - 1; }},
+    {"empty",
+     "a member behind an empty one takes the value that is given for the empty one, which begins at the same "
+     "place",
+     [](size_t m, const Sizes& members) {
+       while (m > 0 && members[m - 1].count() == 0) --m;
+       return m;
+     }},
+};
+
+// With the values that a row says. `elements`: for the elements alone; what is stored of scales is right.
+MaybePlanes given_of(const GivenRow& row, bool elements, const Problem& p, const Planes& inputs,
+                     const RunLine& run) {
   Planes read = inputs;
   bool changed = false;
   for (PlaneData& plane : read) {
@@ -23,12 +53,76 @@ MaybePlanes given_of_first(const Problem& p, const Planes& inputs, const RunLine
     if (std::ranges::any_of(plane.plane.members, [](const Member& m) { return m.logical.count() != 1; }))
       continue;
     const std::vector<std::byte> before = plane.bytes;
-    for (const Member& m : plane.plane.members)
-      set_code(plane.plane, plane.bytes, m.offset,
-               code_at(plane.plane, before, plane.plane.members[0].offset));
+    const std::vector<Member>& members = plane.plane.members;
+    for (size_t m = 0; m < members.size(); ++m)
+      set_code(plane.plane, plane.bytes, members[m].offset,
+               code_at(plane.plane, before, members[row.of(m, p.as<Split>()->members)].offset));
     changed |= plane.bytes != before;
   }
-  return changed ? run(p, read) : std::nullopt;
+  MaybePlanes made = changed ? run(p, read) : std::nullopt;
+  if (!made || !elements) return made;
+  MaybePlanes right = run(p, inputs);
+  if (!right) return {};
+  for (PlaneData& plane : *right)
+    if (plane.plane.name.ends_with(".data")) plane = *find_plane(*made, plane.plane.name);
+  return right;
+}
+
+// How the sums of members' sizes are wrong, which say where each member begins: entry i of n + 1.
+struct SumRow {
+  string id, title;
+  std::function<uint32_t(const std::vector<uint32_t>& right, size_t i)> entry;
+};
+std::vector<SumRow> sum_rows() {
+  std::vector<SumRow> out = {
+      {"inclusive", "the offset of a member counts the member itself",
+       [](const auto& right, size_t i) { return right[std::min(i + 1, right.size() - 1)]; }},
+      {"sizes", "sizes of members stand for their offsets",
+       [](const auto& right, size_t i) { return i + 1 < right.size() ? right[i + 1] - right[i] : right[i]; }},
+      {"total_missing", "the last entry of the offsets, which is the sum of all, is not written or 0",
+       [](const auto& right, size_t i) { return i + 1 < right.size() ? right[i] : 0; }},
+      {"zero", "offsets of members are 0", [](const auto&, size_t) { return 0; }},
+  };
+  for (const size_t of : {16, 32, 64, 128, 256, 512, 1024})
+    for (const bool total : {true, false})
+      out.push_back(
+          {fmt::format("carry_lost={}{}", of, total ? "" : ",total"),
+           fmt::format("sums of members' sizes begin again with every {} members: nothing is carried "
+                       "to the next ones{}",
+                       of, total ? "" : ", nor to the sum of all"),
+           [of, total](const auto& right, size_t i) {
+             const bool last = i + 1 == right.size();
+             const size_t first = last ? (i - 1) / of * of : i / of * of;
+             return last && total ? right[i] : right[i] - right[first];
+           }});
+  return out;
+}
+
+// The planes of offsets that a row spoils: all, those of scales, or that of the elements.
+enum class Sums : uint8_t { all, scales, elements };
+constexpr std::pair<Sums, std::string_view> kSums[] = {
+    {Sums::all, ""}, {Sums::scales, ", those of scales only"}, {Sums::elements, ", those of elements only"}};
+
+MaybePlanes wrong_sums(const SumRow& row, Sums which, const Problem& p, const Planes& inputs,
+                       const RunLine& run) {
+  MaybePlanes made = run(p, inputs);
+  if (!made) return {};
+  bool changed = false;
+  for (PlaneData& plane : *made) {
+    const bool of_scales = plane.plane.name.ends_with("scale_offsets");
+    if (!plane.plane.name.ends_with("offsets") ||
+        (which != Sums::all && of_scales != (which == Sums::scales)))
+      continue;
+    std::vector<uint32_t> right;
+    for (int64_t i = 0; i < plane.plane.logical.count(); ++i)
+      right.push_back(code_at(plane.plane, plane.bytes, i));
+    for (size_t i = 0; i < right.size(); ++i) {
+      const uint32_t entry = row.entry(right, i);
+      set_code(plane.plane, plane.bytes, static_cast<int64_t>(i), entry);
+      changed |= entry != right[i];
+    }
+  }
+  return changed ? std::move(made) : std::nullopt;
 }
 
 // Members are columns of one matrix as wide as all of them; they lie one after the other.
@@ -106,16 +200,27 @@ MaybePlanes tail_reads_on(const Problem& p, const Planes& inputs, const RunLine&
 
 }  // namespace
 
-std::vector<ReadCause> read_causes(const Problem& split) {
-  std::vector<ReadCause> out;
+std::vector<SplitCause> split_causes(const Problem& split) {
+  std::vector<SplitCause> out;
   const Split* op = split.as<Split>();
   if (!op || op->members.size() < 2) return out;
   const auto given = [](const std::optional<Quantizer>& q) {
     return q && (q->amax || q->format == FormatId::fp8_delayed);
   };
   if (given(split.row) || given(split.col))
-    out.push_back({"split.given_of_first", "the value that is given for the first member serves all of them",
-                   "N14.4", given_of_first});
+    for (const GivenRow& row : kGivens)
+      for (const bool elements : {false, true})
+        out.push_back({fmt::format("split.given_of={}{}", row.id, elements ? ",elements" : ""),
+                       fmt::format("{}{}", row.title, elements ? "; the scale that is stored is right" : ""),
+                       "N14.4", std::bind_front(given_of, row, elements)});
+  for (const SumRow& row : sum_rows())
+    for (const auto& [which, words] : kSums)
+      out.push_back({fmt::format("split.offsets={}{}", row.id,
+                                 which == Sums::all      ? ""
+                                 : which == Sums::scales ? ",scales"
+                                                         : ",elements"),
+                     fmt::format("{}{}", row.title, words), "N14.3",
+                     std::bind_front(wrong_sums, row, which)});
   if (op->vary == Vary::last)
     out.push_back(
         {"split.column_slices",

@@ -1,4 +1,5 @@
-// What a kernel may read for the members of a split in place of their own (N14): causes of a whole case.
+// What a kernel may read for the members of a split in place of their own, and how it may add their sizes
+// wrongly (N14): causes of a whole case.
 #pragma once
 #include <functional>
 #include <optional>
@@ -11,7 +12,7 @@
 
 namespace assay {
 
-struct ReadCause {
+struct SplitCause {
   std::string id, title, clause;  // "split.column_slices"
   // The output planes, by runs of the reference. Nothing where nothing changes, or the reference fails.
   std::function<std::optional<std::vector<PlaneData>>(const Problem&, const std::vector<PlaneData>& inputs,
@@ -19,6 +20,6 @@ struct ReadCause {
       made;
 };
 // Those that the line can have.
-std::vector<ReadCause> read_causes(const Problem& split);
+std::vector<SplitCause> split_causes(const Problem& split);
 
 }  // namespace assay

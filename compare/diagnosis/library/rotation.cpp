@@ -1,4 +1,5 @@
 // The random Hadamard transform (N11), made wrongly or where it should not be.
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -150,6 +151,21 @@ void add_rotation_rows(Rows& rows) {
   }
 }
 
+// The amax of the op's y, taken of the sums in binary32.
+void amax_of_sums(uint16_t mask, const std::vector<PlaneData>& inputs, std::vector<PlaneData>& made) {
+  const Matrix x(*find_plane(inputs, "x"), Direction::col);
+  double largest = 0;
+  for (int64_t i = 0; i < x.lines(); ++i)
+    for (int64_t j = 0; j < x.length(); ++j) {
+      float v[16];
+      const int64_t k = gather(Group::along, x, i, j, v);
+      const double y = std::fabs(rotated16(v, mask, k));
+      if (y > largest) largest = y;  // a NaN is left out
+    }
+  PlaneData& amax = made.back();
+  set_code(amax.plane, amax.bytes, 0, nearest_code(Encoding::f32, largest));
+}
+
 std::vector<Hypothesis> hadamard_hypotheses(const Problem& problem) {
   std::vector<Hypothesis> out;
   if (!problem.as<Hadamard>()) return out;
@@ -166,6 +182,11 @@ std::vector<Hypothesis> hadamard_hypotheses(const Problem& problem) {
   for (const SignRow& row : kSignRows)
     if (const uint16_t other = row.signs(mask); other != mask)
       add(row.id, row.title).keys = fmt::format("sign_mask=0x{:04X}", other);
+  if (problem.col->numerics.rht_sum == RhtSum::butterfly)
+    add("amax_of_sums", "the amax is that of the sums before they are rounded to bf16").remake =
+        [mask](const Problem&, const std::vector<PlaneData>& inputs, std::vector<PlaneData>& made) {
+          amax_of_sums(mask, inputs, made);
+        };
   for (const RotationRow& row : kRotationRows) {
     if (row.widened) continue;
     add(row.id, row.title).remake = [row, mask](const Problem&, const std::vector<PlaneData>& inputs,

@@ -239,10 +239,10 @@ void add_tensor_amax_rows(Rows& rows) {
   rows.add("tensor_amax.of_group", "every member of the group takes the largest amax of any", Stage::amax,
            "N14.2")
       .group_amax = true;
-  add_parts(rows);
   for (const AmaxRow& row : kAmaxRows)
     add_amax(rows, row.id, row.title, [f = row.amax](const Matrix& x, const Matrix&) { return f(x); });
-  // An amax plane shows what NaN it was; the row above writes the one that the reference does.
+  add_parts(rows);
+  // An amax plane shows what NaN it was; tensor_amax.nan writes the one that the reference does.
   Hypothesis& largest_bits = rows.add("tensor_amax.nan_largest_bits",
                                       "a NaN makes the tensor's amax NaN with the NaN's own bits, as a "
                                       "maximum of bit patterns (atomicMax) does",

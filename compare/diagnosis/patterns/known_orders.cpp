@@ -109,42 +109,62 @@ void offer_order(LayoutSearch& search, const Order& order, Shape extent) {
                plane.padded, [&](int64_t o, int64_t k) { return Addresses(place(o, k), o * cols + k); });
 }
 
-// A count of the tiles along a line that is too low: the tiles behind the last one have the places of the
-// next 128 lines.
-struct TooFewTiles {
+// Tensor-core tiles some of which have the places of others.
+struct Overlaid {
   const char *name, *what;
-  int64_t (*tiles)(int64_t cols);  // of the scales along a line; negative where it is the right number
+  // Where (o, k) stands, with `cols` scales along a line; `within`: its place from the start of its 128
+  // lines.
+  int64_t (*at)(int64_t o, int64_t k, int64_t cols, int64_t within);
+  bool (*applies)(int64_t cols);
 };
-constexpr TooFewTiles kTooFew[] = {
+int64_t fewer_tiles(int64_t o, int64_t tiles, int64_t within) { return o / 128 * tiles * 512 + within; }
+constexpr Overlaid kOverlaid[] = {
     {"floored", "tiles along a line are counted rounded down",
-     [](int64_t cols) { return cols % 4 == 0 || cols < 4 ? -1 : cols / 4; }},
+     [](int64_t o, int64_t, int64_t cols, int64_t within) { return fewer_tiles(o, cols / 4, within); },
+     [](int64_t cols) { return cols % 4 != 0 && cols > 4; }},
     {"floored_to_0", "tiles along a line are counted rounded down, to none",
-     [](int64_t cols) { return cols < 4 ? int64_t{0} : -1; }},
+     [](int64_t o, int64_t, int64_t, int64_t within) { return fewer_tiles(o, 0, within); },
+     [](int64_t cols) { return cols < 4; }},
     {"one_less", "one tile too few along a line is counted",
-     [](int64_t cols) { return cols % 4 == 0 ? cols / 4 - 1 : -1; }},
+     [](int64_t o, int64_t, int64_t cols, int64_t within) { return fewer_tiles(o, cols / 4 - 1, within); },
+     [](int64_t cols) { return cols % 4 == 0; }},
+    {"groups_close", "128 lines take as much room as their scales without padding",
+     [](int64_t o, int64_t, int64_t cols, int64_t within) { return o / 128 * 128 * cols + within; },
+     [](int64_t cols) { return cols % 4 != 0; }},
 };
 
 // What is written later stays there: of a kernel that goes along lines the next line's, of one that goes
 // across lines the last tile's.
-void offer_too_few_tiles(LayoutSearch& search, const TooFewTiles& too_few) {
+void offer_overlaid(LayoutSearch& search, const Overlaid& overlaid) {
   const AddressedCodes& codes = search.codes();
   const int64_t rows = codes.outer(codes.plane.logical), cols = codes.along(codes.plane.logical);
-  const int64_t tiles = too_few.tiles(cols);
-  if (tiles < 0) return;
+  if (!overlaid.applies(cols)) return;
   const Order& order = *std::ranges::find(orders(), std::string_view("tiles_128x4"), &Order::name);
-  const auto offer = [&](const char* form, const char* what, bool across) {
-    search.offer(fmt::format("tiles_128x4_{}{}", too_few.name, form),
-                 fmt::format("tensor-core tiles: {}, and {}", too_few.what, what), codes.plane.logical,
-                 [&, across](int64_t o, int64_t k) {
-                   const bool overwritten =
-                       across ? o >= 128 && k + 4 * tiles < cols : k / 4 >= tiles && o + 128 < rows;
-                   const int64_t at = overwritten ? -1 : order.at(o, k, rows, 4 * tiles);
-                   return Addresses(at, codes.right_place(o, k));
+  const auto at = [&](int64_t o, int64_t k) {
+    return overlaid.at(o, k, cols, order.at(o % 128, k, 128, cols));
+  };
+  // Which element is written last at each place.
+  const auto written = [&](bool across) {
+    std::vector<int64_t> last(static_cast<size_t>(codes.plane.padded.count()), -1);
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      const int64_t o = across ? i % rows : i / cols, k = across ? i / rows : i % cols;
+      if (at(o, k) < std::ssize(last)) last[static_cast<size_t>(at(o, k))] = o * cols + k;
+    }
+    return last;
+  };
+  const auto offer = [&](const char* form, const char* what, const std::vector<int64_t>& last) {
+    search.offer(fmt::format("tiles_128x4_{}{}", overlaid.name, form),
+                 fmt::format("tensor-core tiles: {}, and {}", overlaid.what, what), codes.plane.logical,
+                 [&](int64_t o, int64_t k) {
+                   const int64_t place = at(o, k);
+                   const bool there =
+                       place < std::ssize(last) && last[static_cast<size_t>(place)] == o * cols + k;
+                   return Addresses(there ? place : -1, codes.right_place(o, k));
                  });
   };
-  offer("", "later lines overwrite earlier ones", false);
-  // Without tiles only other lines have the same place.
-  if (tiles > 0) offer("_across", "last tiles overwrite those of later lines", true);
+  const std::vector<int64_t> along = written(false), across = written(true);
+  offer("", "later lines overwrite earlier ones", along);
+  if (across != along) offer("_across", "last tiles overwrite those of later lines", across);
 }
 
 // Rows of another pitch.
@@ -167,7 +187,7 @@ void offer_known_orders(LayoutSearch& search) {
   for (const Order& order : orders())
     for (const Shape extent : {plane.padded, plane.logical}) offer_order(search, order, extent);
   if (plane.layout != ScaleLayout::gemm) return offer_pitches(search);
-  for (const TooFewTiles& too_few : kTooFew) offer_too_few_tiles(search, too_few);
+  for (const Overlaid& overlaid : kOverlaid) offer_overlaid(search, overlaid);
 }
 
 }  // namespace assay::patterns

@@ -87,7 +87,7 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
       if (!moved) return Error{"this explanation does not apply to " + to_line(problem), 0, ""};
       return std::move(moved->planes);
     }
-  for (const ReadCause& cause : read_causes(problem))
+  for (const SplitCause& cause : split_causes(problem))
     if (e.ids == std::vector{cause.id}) {
       auto made = cause.made(problem, inputs, run_by(reference));
       if (!made) return Error{"this explanation does not apply to " + to_line(problem), 0, ""};

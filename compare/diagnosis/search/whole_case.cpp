@@ -113,10 +113,10 @@ bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made)
          });
 }
 
-// Members that read something else than their own.
-void try_reads(const JudgedCase& judged_case, std::vector<Explanation>& found) {
+// Members that read something else than their own, and sums of their sizes.
+void try_members(const JudgedCase& judged_case, std::vector<Explanation>& found) {
   const Observation& seen = judged_case.seen;
-  for (const ReadCause& cause : read_causes(seen.problem)) {
+  for (const SplitCause& cause : split_causes(seen.problem)) {
     if (!judged_case.in_time()) return;
     const auto made = cause.made(seen.problem, seen.inputs, run_by(judged_case.reference));
     if (made && all_came(judged_case, *made))
@@ -124,18 +124,26 @@ void try_reads(const JudgedCase& judged_case, std::vector<Explanation>& found) {
   }
 }
 
+// Whether some member that has elements came as it should be.
+bool a_member_is_right(const JudgedCase& judged_case) {
+  return std::ranges::any_of(judged_case.lanes, [](const JudgedLane& l) {
+    return !l.differs() && l.lane().problem.x.shape.count() > 0;
+  });
+}
+
 }  // namespace
 
 void try_whole_case(const JudgedCase& judged_case, Diagnosis& out) {
-  if (out.confidence == Confidence::certain || out.confidence == Confidence::equivalent) return;
-  try_columns_of_rows(judged_case, out);
-  if (!judged_case.seen.problem.as<Split>()) return;
+  const bool known = out.confidence == Confidence::certain || out.confidence == Confidence::equivalent;
+  if (!known) try_columns_of_rows(judged_case, out);
+  // What makes the bytes of some members does not say why the others are right.
+  if (!judged_case.seen.problem.as<Split>() || (known && !a_member_is_right(judged_case))) return;
   std::vector<Explanation> found;
   try_offsets(judged_case, found);
-  try_reads(judged_case, found);
+  try_members(judged_case, found);
   if (found.empty()) return;
   for (size_t i = found.size(); i-- > 0;) take(std::move(found[i]), out);
-  if (found.size() > 1) out.confidence = Confidence::equivalent;
+  if (found.size() > 1 || known) out.confidence = Confidence::equivalent;
 }
 
 }  // namespace assay::cause

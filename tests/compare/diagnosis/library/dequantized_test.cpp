@@ -119,10 +119,23 @@ Ways valued(float (*value)(float, float, float)) { return {.value = value}; }
 Ways scaled(Ways::Scale scale, Ways w = {}) { return w.scale = scale, w; }
 Ways rounded(Ways::Result result, Ways w = {}) { return w.result = result, w; }
 
+// A subnormal scale m * 2^-9 as another number of m.
+float of_subnormal(float s, float (*other)(float m)) {
+  return s != 0 && std::fabs(s) < 0x1p-6f ? other(s * 512) : s;
+}
+template <float (*other)(float m)> Ways with_subnormal_scales() {
+  return valued([](float c, float s, float a) { return c * (of_subnormal(s, other) * a * (1 / kRange)); });
+}
+float with_one(float m) { return (8 + m) / 1024; }
+float with_one_of_least(float m) { return (8 + m) / 512; }
+float halved(float m) { return m / 1024; }
+float zero(float) { return 0; }
+
 std::vector<Row> rows() {
   using enum Ways::Scale;
   using enum Ways::Result;
   const char* nvfp4 = "dequantize nvfp4 64x256 f32 dir=row";
+  const char* subnormal = "dequantize nvfp4 16x256 f32 dir=row fill=amax_edges";
   Ways turned = kOfNvfp4;
   turned.turned = 1;
   return {
@@ -132,6 +145,10 @@ std::vector<Row> rows() {
        valued([](float c, float, float) { return c; })},
       {"scale.first", nvfp4, scaled(first, kOfNvfp4)},
       {"scale.exponent_field", "dequantize mxfp8 64x256 f32 dir=row input=codes", scaled(exponent_field)},
+      {"scale.leading_one", subnormal, with_subnormal_scales<with_one>()},
+      {"scale.leading_one_of_least", subnormal, with_subnormal_scales<with_one_of_least>()},
+      {"scale.subnormal_halved", subnormal, with_subnormal_scales<halved>()},
+      {"scale.flushed", subnormal, with_subnormal_scales<zero>()},
       {"scale.unpadded", "dequantize mxfp8 64x224 bf16 dir=row", scaled(unpadded)},
       {"code.halves", "dequantize mxfp4 64x256 bf16 dir=row", {.halves = true}},
       {"scale.block_derived", "dequantize mxfp8 64x200 bf16 dir=row", {.derived = true}},

@@ -258,7 +258,7 @@ TEST(OtherOps, AGivenValueOfTheFirstMemberIsNamed) {
   for (size_t m = 1; m < given.size() / 4; ++m) std::memcpy(given.data() + 4 * m, given.data(), 4);
   const auto got = plain_run(*make_reference_subject(), c.problem, read);
   ASSERT_TRUE(got);
-  expect_named("split.given_of_first", c, *got);
+  expect_named("split.given_of=first", c, *got);
 }
 
 TEST(OtherOps, MembersThatAreReadAsSlicesAreNamed) {
