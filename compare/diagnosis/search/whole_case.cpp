@@ -1,6 +1,7 @@
 #include "compare/diagnosis/search/whole_case.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,11 +17,6 @@
 namespace assay::cause {
 
 namespace {
-
-void take(Explanation e, Diagnosis& out) {
-  out.explanations.insert(out.explanations.begin(), std::move(e));
-  out.confidence = Confidence::certain;
-}
 
 // A cause that makes all that came.
 Explanation explanation_of(std::string id, std::string title, Stage stage, std::string clause,
@@ -61,7 +57,7 @@ void try_columns_of_rows(const JudgedCase& judged_case, Diagnosis& out) {
   e.line = to_line(*changed);
   const auto made = predict(e, seen.problem, seen.inputs, judged_case.reference);
   if (made && std::ranges::all_of(judged_case.lanes, [&](const JudgedLane& l) { return came(l, *made); }))
-    take(std::move(e), out);
+    out.explanations.insert(out.explanations.begin(), std::move(e)), out.confidence = Confidence::certain;
 }
 
 // Whether planes of the whole case, such as offsets, hold what came.
@@ -136,14 +132,17 @@ bool a_member_is_right(const JudgedCase& judged_case) {
 void try_whole_case(const JudgedCase& judged_case, Diagnosis& out) {
   const bool known = out.confidence == Confidence::certain || out.confidence == Confidence::equivalent;
   if (!known) try_columns_of_rows(judged_case, out);
-  // What makes the bytes of some members does not say why the others are right.
-  if (!judged_case.seen.problem.as<Split>() || (known && !a_member_is_right(judged_case))) return;
+  if (!judged_case.seen.problem.as<Split>()) return;
   std::vector<Explanation> found;
   try_offsets(judged_case, found);
   try_members(judged_case, found);
   if (found.empty()) return;
-  for (size_t i = found.size(); i-- > 0;) take(std::move(found[i]), out);
-  if (found.size() > 1 || known) out.confidence = Confidence::equivalent;
+  // What makes the bytes of some members does not say why the others are right.
+  auto at = out.explanations.begin();
+  if (known && !a_member_is_right(judged_case))
+    at = std::ranges::find_if_not(out.explanations, &Explanation::exact);
+  out.confidence = known || found.size() > 1 ? Confidence::equivalent : Confidence::certain;
+  out.explanations.insert(at, std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
 }
 
 }  // namespace assay::cause
