@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -96,7 +97,8 @@ Result<Pack> read_pack(const std::string& path) {
   Pack pack;
   pack.path = path;
   std::map<std::string, PackCase> cases;
-  for (size_t n = 0; n == 0 || std::filesystem::exists(numbered(path, n)); ++n) {
+  std::error_code refused;
+  for (size_t n = 0; n == 0 || std::filesystem::exists(numbered(path, n), refused); ++n) {
     const std::string name = numbered(path, n);
     Result<safetensors::File> file = safetensors::read(name);
     if (!file) return file.error();
