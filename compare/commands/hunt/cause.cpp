@@ -321,6 +321,7 @@ Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, 
     out.cause = fmt::format("{} {} {} unexplained", head_of(p), diagnosis.text("first_stage"),
                             diagnosis.text("direction"));
     out.headline = headline_of_nearest(diagnosis);
+    if (!b.hint.empty()) out.headline += "; hint: " + b.hint;
   }
   return out;
 }

@@ -123,6 +123,18 @@ TEST_F(Hunt, FindsShrinksAndRepeats) {
   EXPECT_NE(mended.text.find("passes now"), std::string::npos) << mended.text;
 }
 
+// Where no cause makes the bytes, what the judge sees in them is told.
+TEST_F(Hunt, AFindingWithoutACauseHasTheJudgesHint) {
+  const auto some_are_nan = [](const Problem&, std::span<const Buffer> out, const Environment&) {
+    const Buffer* data = find<Buffer>(out, "row.data");
+    for (size_t i = 0; data && i < data->bytes.size(); ++i)
+      if (i * i % 7 == 4) data->bytes[i] = std::byte{0x7F};
+  };
+  hunt(options("quantize mxfp8", 1), fakes::with("fake", some_are_nan));
+  const std::string found = read("found.cases");
+  EXPECT_NE(found.find("; hint: NaN only on the judged side"), std::string::npos) << found;
+}
+
 // Every scale is a binade too small, and nothing else: one cause for all lines.
 void scales_are_small(const Problem&, std::span<const Buffer> out, const Environment&) {
   for (const char* name : {"row.scale_inv", "col.scale_inv", "row.scale_gemm", "col.scale_gemm"})
