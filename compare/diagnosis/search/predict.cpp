@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "compare/diagnosis/library/group_reads.h"
 #include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/replay/replay.h"
+#include "compare/diagnosis/search/member_scopes.h"
 #include "compare/process/plain_run.h"
 #include "contract/line.h"
 
@@ -19,11 +21,27 @@ using std::string;
 
 namespace {
 
+// Whether a cause acts on a lane of the case. `where` is what stands behind its id: "@row", "@behind_empty",
+// or both.
+bool acts_on(const Lane& lane, string where, const Problem& whole) {
+  while (!where.empty()) {
+    const size_t end = std::min(where.find('@', 1), where.size());
+    const string scope = where.substr(1, end - 1);
+    const auto* direction = std::ranges::find(kDirections, scope, [](Direction d) { return name_of(d); });
+    const bool holds = direction != std::end(kDirections)
+                           ? lane.direction == *direction
+                           : lane.member && is_in_scope(scope, whole, *lane.member);
+    if (!holds) return false;
+    where.erase(0, end);
+  }
+  return true;
+}
+
 // The row of an id on one lane; nothing where it does not act there.
-std::optional<Hypothesis> row_for(const string& id, const Lane& lane) {
-  const size_t at = id.find('@');
+std::optional<Hypothesis> row_for(const string& id, const Lane& lane, const Problem& whole) {
+  const size_t at = std::min(id.find('@'), id.size());
   const std::optional<Direction> d = lane.direction;
-  if (at != string::npos && (!d || id.substr(at + 1) != name_of(*d))) return {};
+  if (!acts_on(lane, id.substr(at), whole)) return {};
   const string bare = id.substr(0, at);
   const bool moves = lane.problem.as<Swizzle>() && bare.starts_with("layout.");
   const Direction own = lane.problem.row ? Direction::row : Direction::col;
@@ -104,7 +122,7 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
       const Replay replay(std::move(lane), reference);
       std::vector<Hypothesis> rows;
       for (const string& id : e.ids)
-        if (auto row = row_for(id, replay.lane())) {
+        if (auto row = row_for(id, replay.lane(), problem)) {
           used.insert(id);
           rows.push_back(std::move(*row));
         }

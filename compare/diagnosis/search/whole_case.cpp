@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,8 @@
 #include "compare/diagnosis/library/group_offsets.h"
 #include "compare/diagnosis/library/group_reads.h"
 #include "compare/diagnosis/search/codes.h"
+#include "compare/diagnosis/search/diagnose.h"
+#include "compare/diagnosis/search/member_scopes.h"
 #include "compare/diagnosis/search/predict.h"
 #include "compare/process/plain_run.h"
 #include "contract/line.h"
@@ -120,6 +124,64 @@ void try_members(const JudgedCase& judged_case, std::vector<Explanation>& found)
   }
 }
 
+// ---- causes of some members ----
+
+// Explanations of a member on its own that make all of its bytes.
+std::vector<Explanation> exact_of_member(const JudgedCase& judged_case, size_t m) {
+  const Observation& seen = judged_case.seen;
+  const Observation own{member_problems(seen.problem)[m], seen.subject, planes_of_member(seen.inputs, m),
+                        planes_of_member(seen.got, m),    false,        seen.ran};
+  DiagnoseOptions options = judged_case.options;
+  options.on_progress = {}, options.on_difference = {};
+  options.budget = (options.budget - judged_case.elapsed()) / 4;
+  auto diagnosis = diagnose(own, judged_case.reference, options);
+  if (!diagnosis) return {};
+  std::erase_if(diagnosis->explanations, [](const Explanation& e) { return !e.exact(); });
+  return std::move(diagnosis->explanations);
+}
+
+// The same in some members alone.
+Explanation within(Explanation e, const MemberScope& scope, const JudgedCase& judged_case) {
+  const Explanation whole = explanation_of("", "", e.stage, e.clause, judged_case);
+  for (std::string& id : e.ids) id.insert(std::min(id.find('@'), id.size()), "@" + scope.id);
+  e.title += ", " + scope.title;
+  e.line.clear();
+  e.of = whole.of, e.differ = whole.differ, e.agree = whole.agree, e.repaired = whole.repaired;
+  return e;
+}
+
+// Where some members are right: what makes all bytes of each that is not, in members that have something in
+// common.
+void try_some_members(const JudgedCase& judged_case, std::vector<Explanation>& found) {
+  constexpr size_t kMostMembers = 3, kMostCauses = 4;
+  const Observation& seen = judged_case.seen;
+  std::set<size_t> wrong;
+  for (const JudgedLane& l : judged_case.lanes)
+    if (l.differs()) wrong.insert(*l.lane().member);
+  if (wrong.empty() || judged_case.beside_differ > 0) return;
+  std::optional<std::vector<Explanation>> common;
+  size_t looked = 0;
+  for (const size_t m : wrong) {
+    if (looked++ == kMostMembers || !judged_case.in_time()) break;
+    const std::vector<Explanation> own = exact_of_member(judged_case, m);
+    if (!common) common = own;
+    std::erase_if(*common, [&](const Explanation& e) {
+      return std::ranges::find(own, e.ids, &Explanation::ids) == own.end();
+    });
+  }
+  if (common->size() > kMostCauses) common->resize(kMostCauses);
+  for (const MemberScope& scope : member_scopes(seen.problem)) {
+    if (!std::ranges::all_of(wrong, [&](size_t m) { return scope.members[m]; })) continue;
+    for (const Explanation& e : *common) {
+      if (!judged_case.in_time()) return;
+      Explanation part = within(e, scope, judged_case);
+      const auto made = predict(part, seen.problem, seen.inputs, judged_case.reference);
+      if (made && all_came(judged_case, *made)) found.push_back(std::move(part));
+    }
+    if (!found.empty()) return;
+  }
+}
+
 // Whether some member that has elements came as it should be.
 bool a_member_is_right(const JudgedCase& judged_case) {
   return std::ranges::any_of(judged_case.lanes, [](const JudgedLane& l) {
@@ -136,6 +198,7 @@ void try_whole_case(const JudgedCase& judged_case, Diagnosis& out) {
   std::vector<Explanation> found;
   try_offsets(judged_case, found);
   try_members(judged_case, found);
+  if (!known && found.empty() && a_member_is_right(judged_case)) try_some_members(judged_case, found);
   if (found.empty()) return;
   // What makes the bytes of some members does not say why the others are right.
   auto at = out.explanations.begin();
