@@ -37,8 +37,9 @@ string head_of(const Problem& p) {
 // limits of its own.
 double limit_of(const CauseOptions& options) { return 10 * options.budget + 12 * options.timeout; }
 
-// The diagnosis that explain writes; null where it had nothing to say.
-json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const CauseOptions& options) {
+// The diagnosis that explain writes; null where it had nothing to say. `closer`: with a smaller line.
+json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const CauseOptions& options,
+                         bool closer = true) {
   std::error_code failed;
   std::filesystem::create_directories(options.folder, failed);
   const string path = (std::filesystem::path(options.folder) / "diagnosis.json").string();
@@ -49,6 +50,7 @@ json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const Cause
   explain.timeout = options.timeout;
   explain.budget = options.budget;
   explain.json = path;
+  explain.closer = closer;
   explain.reproducer = options.folder;
   explain.jobs = 1;
   const auto work = [&] {
@@ -92,16 +94,15 @@ bool names_a_cause(const json::Value& diagnosis) {
   return diagnosis.text("confidence") == "certain" || diagnosis.text("confidence") == "equivalent";
 }
 
-// The diagnosis of another line, where `right` takes it; else null. It is made in a folder of its own first,
-// so that a diagnosis that is not taken leaves the finding's reproducer as it was.
-json::Value other_diagnosis(const Problem& p, const Subjects& subjects, const CauseOptions& options,
-                            const std::function<bool(const json::Value&)>& right) {
+// The diagnosis of a line beside the finding's, without a smaller line. It is made in a folder of its own, so
+// that the finding's reproducer stays as it was.
+json::Value diagnosis_beside(const Problem& p, const Subjects& subjects, const CauseOptions& options) {
   CauseOptions apart = options;
   apart.folder += ".other";
-  const bool taken = right(diagnosis_of(p, subjects, apart));
+  json::Value out = diagnosis_of(p, subjects, apart, false);
   std::error_code failed;
   std::filesystem::remove_all(apart.folder, failed);
-  return taken ? diagnosis_of(p, subjects, options) : json::Value();
+  return out;
 }
 
 // Where no cause makes the bytes of a quantize: the diagnosis of the whole tensor under the keys that the
@@ -115,10 +116,9 @@ json::Value made_plain(json::Value diagnosis, const Problem& p, const Subjects& 
   plain.x.shape = p.x.shape;
   plain.x.fill = p.x.fill;
   if (plain == p) return diagnosis;
-  json::Value other = other_diagnosis(plain, subjects, options, [&](const json::Value& d) {
-    return names_a_cause(d) && d.text("first_stage") == diagnosis.text("first_stage");
-  });
-  return other.is_null() ? diagnosis : other;
+  const json::Value other = diagnosis_beside(plain, subjects, options);
+  const bool right = names_a_cause(other) && other.text("first_stage") == diagnosis.text("first_stage");
+  return right ? diagnosis_of(plain, subjects, options) : diagnosis;
 }
 
 // A diagnosis, and which causes make the bytes of every line that was looked at.
@@ -127,9 +127,15 @@ struct Told {
   std::vector<string> causes;
 };
 
-// The line with other values.
-std::vector<Problem> refilled(const Problem& p) {
+// The line with other values; of a gemm also with sums of many products.
+std::vector<Problem> varied(const Problem& p) {
   std::vector<Problem> out;
+  if (p.as<Gemm>())
+    for (const int64_t k : {80, 160}) {
+      out.push_back(p);
+      out.back().x.shape = {16, 16};
+      out.back().as<Gemm>()->k = k;
+    }
   for (const FillKind kind : {FillKind::outliers, FillKind::normal, FillKind::wide, FillKind::amax_edges}) {
     Problem other = p;
     std::vector<Fill*> fills = {&other.x.fill};
@@ -154,20 +160,22 @@ Told told_apart(json::Value diagnosis, const Problem& first, const std::vector<P
     for (const json::Value& line : *separating->array())
       if (auto p = parse_line(line.string() ? *line.string() : string())) lines.push_back(*std::move(p));
   lines.insert(lines.end(), also.begin(), also.end());
-  for (Problem& p : refilled(first)) lines.push_back(std::move(p));
+  for (Problem& p : varied(first)) lines.push_back(std::move(p));
+  const Problem* best = nullptr;
   for (const Problem& p : lines) {
     if (out.causes.size() == 1) break;
+    const json::Value other = diagnosis_beside(p, subjects, options);
+    if (!names_a_cause(other)) continue;
+    const std::vector<string> theirs = exact_causes(other);
     std::vector<string> left;
-    json::Value other = other_diagnosis(p, subjects, options, [&](const json::Value& d) {
-      if (!names_a_cause(d)) return false;
-      const std::vector<string> theirs = exact_causes(d);
-      std::copy_if(out.causes.begin(), out.causes.end(), std::back_inserter(left), [&](const string& cause) {
-        return std::find(theirs.begin(), theirs.end(), cause) != theirs.end();
-      });
-      return !left.empty() && left.size() < out.causes.size();
+    std::copy_if(out.causes.begin(), out.causes.end(), std::back_inserter(left), [&](const string& cause) {
+      return std::find(theirs.begin(), theirs.end(), cause) != theirs.end();
     });
-    if (!other.is_null()) out = {std::move(other), std::move(left)};
+    if (!left.empty() && left.size() < out.causes.size()) out.causes = std::move(left), best = &p;
   }
+  if (best)
+    if (json::Value other = diagnosis_of(*best, subjects, options); names_a_cause(other))
+      out.diagnosis = std::move(other);
   return out;
 }
 
