@@ -22,7 +22,8 @@ struct Element {
   uint32_t bits;   // of the source
   uint32_t right;  // the code that it should have
   double value() const { return value_of(source, bits); }
-  uint32_t sign() const { return std::signbit(value()) ? sign_bit(to) : 0; }
+  // Of a NaN too, whose value has none.
+  uint32_t sign() const { return info(source).has_sign() && (bits & sign_bit(source)) ? sign_bit(to) : 0; }
 };
 struct Row {
   const char *id, *title, *clause;
@@ -33,10 +34,29 @@ uint32_t nan_of(Encoding e) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   return info(e).bits > 8 ? nearest_code(e, kNan) : element_code(e, kNan);
 }
-bool to_nan(Encoding, Encoding to) { return info(to).has_sign() && is_nan(to, nan_of(to)); }
-bool to_signed(Encoding, Encoding to) { return info(to).has_sign(); }
-bool to_narrow(Encoding, Encoding to) { return info(to).bits <= 8 && info(to).has_sign(); }
+// A row applies where it can change a code of some input.
+bool has_nan(Encoding e) { return is_nan(e, nan_of(e)); }
+bool of_nan(Encoding source, Encoding to) { return has_nan(source) && info(to).has_sign(); }
 bool f32_to_bf16(Encoding source, Encoding to) { return source == Encoding::f32 && to == Encoding::bf16; }
+// N2.8: a NaN keeps its bits.
+bool keeps_nan(Encoding source, Encoding to) { return source == Encoding::bf16 && to == Encoding::f32; }
+bool loses_sign_of_nan(Encoding source, Encoding to) {
+  return of_nan(source, to) && info(source).has_sign() && !keeps_nan(source, to);
+}
+// Where no code is a NaN, the reference gives the largest value already, and nan_signed says the rest.
+bool nan_to_8_bits(Encoding source, Encoding to) {
+  return of_nan(source, to) && has_nan(to) && info(to).bits == 8;
+}
+bool infinity_to_nan(Encoding source, Encoding to) {
+  return info(source).infinity != kNoCode && info(to).has_sign() && has_nan(to);
+}
+bool has_subnormal_results(Encoding source, Encoding to) {
+  const double least = value_of(source, value_of(source, 0) == 0 ? 1 : 0);
+  return info(to).has_sign() && is_subnormal(to, least);
+}
+bool has_zeros_of_both_signs(Encoding source, Encoding to) {
+  return info(source).has_sign() && info(to).has_sign();
+}
 uint32_t magnitude(const Element& e) { return e.right & ~sign_bit(e.to); }
 
 constexpr Row kRows[] = {
@@ -48,24 +68,24 @@ constexpr Row kRows[] = {
      }},
     {"nan_cut", "a NaN is cut like a number: it keeps its upper bits, or becomes an infinity", "N2.4",
      f32_to_bf16, [](const Element& e) { return std::isnan(e.value()) ? e.bits >> 16 : e.right; }},
-    {"nan_signed", "a NaN keeps its sign", "N2.4", to_signed,
+    {"nan_signed", "a NaN keeps its sign", "N2.4", loses_sign_of_nan,
      [](const Element& e) { return std::isnan(e.value()) ? magnitude(e) | e.sign() : e.right; }},
-    {"nan_positive", "a NaN loses its sign", "N2.4", to_signed,
+    {"nan_positive", "a NaN loses its sign", "N2.4", keeps_nan,
      [](const Element& e) { return std::isnan(e.value()) ? magnitude(e) : e.right; }},
-    {"nan_as_largest", "a NaN becomes the largest value, with its sign", "N2.4", to_narrow,
+    {"nan_as_largest", "a NaN becomes the largest value, with its sign", "N2.4", nan_to_8_bits,
      [](const Element& e) {
        return std::isnan(e.value()) ? element_code(e.to, std::numeric_limits<double>::max()) | e.sign()
                                     : e.right;
      }},
-    {"nan_as_zero", "a NaN becomes +0", "N2.4", to_signed,
+    {"nan_as_zero", "a NaN becomes +0", "N2.4", of_nan,
      [](const Element& e) { return std::isnan(e.value()) ? 0 : e.right; }},
-    {"infinity_as_nan", "an infinity becomes a NaN", "N2.2", to_nan,
+    {"infinity_as_nan", "an infinity becomes a NaN", "N2.2", infinity_to_nan,
      [](const Element& e) { return std::isinf(e.value()) ? nan_of(e.to) : e.right; }},
-    {"flushed", "subnormal results become zeros", "N2.1", to_signed,
+    {"flushed", "subnormal results become zeros", "N2.1", has_subnormal_results,
      [](const Element& e) { return is_subnormal(e.to, value_of(e.to, e.right)) ? e.sign() : e.right; }},
-    {"flushed_positive", "subnormal results become +0", "N2.1", to_signed,
+    {"flushed_positive", "subnormal results become +0", "N2.1", has_subnormal_results,
      [](const Element& e) { return is_subnormal(e.to, value_of(e.to, e.right)) ? 0 : e.right; }},
-    {"zero_positive", "zeros lose their sign", "N2.5", to_signed,
+    {"zero_positive", "zeros lose their sign", "N2.5", has_zeros_of_both_signs,
      [](const Element& e) { return value_of(e.to, e.right) == 0 ? 0 : e.right; }},
 };
 
