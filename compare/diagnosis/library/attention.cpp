@@ -98,13 +98,15 @@ class AttentionRows {
     };
     row("heads_wrap", "heads of Q read the heads of K and V in turn, not in groups",
         [&](int64_t h) { return h % kv; });
-    for (const int64_t tile : {2, 4, 8, 16})
+    for (const int64_t tile : {2, 4, 8, 16}) {
+      if (tile >= heads) break;  // one tile has all heads: they read the first one
       row(fmt::format("heads_by_tiles={}", tile),
           fmt::format(
               "{} heads of Q read the head of K and V that the first of them has, though some are of the "
               "next group",
               tile),
           [&, tile](int64_t h) { return h / tile * tile / repeats; });
+    }
     row("heads_first", "every head of Q reads the first head of K and V", [](int64_t) { return 0; });
     row("heads_reversed", "heads of Q read the heads of K and V from the last one on",
         [&](int64_t h) { return kv - 1 - h / repeats; });
