@@ -2,6 +2,7 @@
 // are finished by binary32 arithmetic of C++. The reference runs what was changed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -129,6 +130,36 @@ std::vector<Row> rows() {
   };
 }
 
+// ---- operands of F32 whose elements lose bits ------------------------------------------------------------
+
+// An element to so many bits behind the first one. `to_whole` makes a whole number of steps of it.
+float in_fewer_bits(float v, int bits, float (*to_whole)(float)) {
+  if (v == 0 || !std::isfinite(v)) return v;
+  const int step = std::max(std::ilogb(v), -126) - bits;
+  return std::ldexp(to_whole(std::ldexp(v, -step)), step);
+}
+struct Fewer {
+  const char* id;
+  int bits;
+  float (*to_whole)(float);
+};
+constexpr Fewer kFewer[] = {
+    {"tf32_cut", 10, std::trunc}, {"tf32_rounded", 10, std::nearbyint}, {"tf32_rounded_away", 10, std::round},
+    {"bf16_cut", 7, std::trunc},  {"bf16_rounded", 7, std::nearbyint},
+};
+constexpr const char* kF32 = "gemm a=identity b=identity 24x20x32 f32 a.fill=edges out=f32";
+
+// Every third element is a tie, of which every second one is odd.
+void put_ties(std::vector<std::byte>& bytes, int bits) {
+  for (size_t i = 0; i < bytes.size() / 4; i += 3) {
+    uint32_t code;
+    std::memcpy(&code, bytes.data() + 4 * i, 4);
+    const uint32_t half = 1u << (22 - bits);
+    code = (code & ~(2 * half - 1)) | half;
+    std::memcpy(bytes.data() + 4 * i, &code, 4);
+  }
+}
+
 // bf16 as it is stored, ties to even.
 uint16_t bf16_code(float v) {
   const auto bits = std::bit_cast<uint32_t>(v);
@@ -192,6 +223,28 @@ TEST(GemmCauses, OfBothOperandsAreNamed) {
   expect_named("both.pairs_transposed", c, run(c.problem, changed));
 }
 
+TEST(GemmCauses, OfElementsInFewerBitsAreNamed) {
+  for (const Fewer& fewer : kFewer) {
+    planes::Case c(kF32);
+    for (const char* name : {"a.data", "b.data"}) put_ties(Bytes(c.inputs, name).now, fewer.bits);
+    c.want = run(c.problem, c.inputs);
+    for (const string side : {"a", "b", "both"}) {
+      Planes changed = c.inputs;
+      for (const string operand : {"a", "b"}) {
+        if (side != "both" && side != operand) continue;
+        std::vector<std::byte>& bytes = Bytes(changed, operand + ".data").now;
+        for (size_t i = 0; i < bytes.size() / 4; ++i) {
+          float v;
+          std::memcpy(&v, bytes.data() + 4 * i, 4);
+          v = in_fewer_bits(v, fewer.bits, fewer.to_whole);
+          std::memcpy(bytes.data() + 4 * i, &v, 4);
+        }
+      }
+      expect_named(side + "." + fewer.id, c, run(c.problem, changed));
+    }
+  }
+}
+
 TEST(GemmCauses, OfTheEpilogueAreNamed) {
   for (const Late& late : kLate) {
     const planes::Case c(late.line);
@@ -216,13 +269,14 @@ TEST(GemmCauses, NoneIsLeftOut) {
     return id.substr(0, id.find('='));
   };
   for (const char* line :
-       {kMx, kNvfp4, kFp8, "gemm a=fp8_current b=fp8_delayed 24x24x50",
+       {kMx, kNvfp4, kFp8, kF32, "gemm a=fp8_current b=fp8_delayed 24x24x50",
         "gemm a=mxfp8 b=mxfp8 24x40x96 alpha=0.3", "gemm a=mxfp8 b=mxfp8 24x40x96 beta=0.3",
         "gemm a=mxfp8 b=mxfp8 24x40x96 bias=bf16"})
     for (const Hypothesis& h : line_hypotheses(*parse_line(line)))
       if (h.id.starts_with("gemm.") && !h.rerun) known.insert(bare(h.id.substr(5)));
   for (const Row& row : rows()) tried.insert(bare(row.id));
   for (const Late& late : kLate) tried.insert(bare(late.id));
+  for (const Fewer& fewer : kFewer) tried.insert(fewer.id);
   EXPECT_EQ(known, tried);
 }
 
