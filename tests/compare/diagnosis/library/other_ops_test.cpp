@@ -50,6 +50,29 @@ TEST(OtherOps, ATransformWithSignsBehindItIsNamed) {
   expect_named("rht.signs_after", c, got);
 }
 
+// Of the sums of 16 elements, before they are rounded to bf16.
+TEST(OtherOps, AnAmaxOfUnroundedSumsIsNamed) {
+  const planes::Case c("hadamard nvfp4 64x48 bf16 sign_mask=0x9C3B");
+  const std::vector<std::byte> x = find_plane(c.inputs, "x")->bytes;
+  float amax = 0;
+  for (size_t column = 0; column < 48; ++column)
+    for (size_t row = 0; row < 64; ++row) {
+      double sum = 0;
+      for (size_t k = 0; k < 16; ++k) {
+        uint16_t code;
+        std::memcpy(&code, x.data() + 2 * ((row / 16 * 16 + k) * 48 + column), 2);
+        const bool negative = ((0x9C3B >> k & 1) + std::popcount(k & row % 16)) % 2 != 0;
+        sum += negative ? -bf16_of_code(code) : bf16_of_code(code);
+      }
+      amax = std::max(amax, std::fabs(static_cast<float>(sum / 4)));
+    }
+  Planes got = c.want;
+  const float rounded = narrow::to_bf16(amax);
+  ASSERT_EQ(std::memcmp(called(got, "amax").bytes.data(), &rounded, 4), 0);
+  std::memcpy(called(got, "amax").bytes.data(), &amax, 4);
+  expect_named("rht.amax_of_sums", c, got);
+}
+
 TEST(OtherOps, SignsOfATransformAreNamed) {
   const planes::Case c("hadamard nvfp4 64x48 bf16 sign_mask=0x9C3B");
   expect_named("rht.sign_bytes_swapped", c, planes::Case("hadamard nvfp4 64x48 bf16 sign_mask=0x3B9C").want);
@@ -105,6 +128,41 @@ TEST(OtherOps, ADecodeScaleThatIsDividedIsNamed) {
     if (amax > 0 && std::isfinite(amax)) std::memcpy(inverse.bytes.data() + 4 * i, &divided, 4);
   }
   expect_named("scale_chain.inverse_divided", c, got);
+}
+
+// Codes of E8M0 that are not used by a kernel which keeps exponents of binary32 for normal numbers.
+TEST(OtherOps, RangesOfE8m0CodesAreNamed) {
+  struct Range {
+    const char* id;
+    int of_00, of_FF;
+  };
+  for (const char* line :
+       {"scale_chain mxfp8 1x300 f32 fill=nonfinite", "scale_chain mxfp4 1x300 f32 fill=nonfinite"})
+    for (const auto& [id, of_00, of_FF] : {Range{"codes_from_01_to_FE", 0x01, 0xFE},
+                                           {"codes_from_01", 0x01, 0xFF},
+                                           {"codes_to_FE", 0x00, 0xFE}}) {
+      planes::Case c(line);
+      for (size_t i = 0; i < 300; i += 7) {  // values that need no greater scale than the least
+        const float least = i % 2 ? 0 : 0x1p-140f;
+        std::memcpy(c.inputs.front().bytes.data() + 4 * i, &least, 4);
+      }
+      c.got = *plain_run(*make_reference_subject(), c.problem, c.inputs);
+      int met_00 = 0, met_FF = 0;
+      for (size_t i = 0; i < 300; ++i) {
+        std::byte& code = c["scale_inv"].bytes[i];
+        const bool is_00 = code == std::byte{0}, is_FF = code == std::byte{0xFF};
+        met_00 += is_00, met_FF += is_FF;
+        const int kept = is_00 ? of_00 : is_FF ? of_FF : 0;
+        if (!is_00 && !is_FF) continue;
+        code = static_cast<std::byte>(kept);
+        if (kept == 0 || kept == 0xFF) continue;
+        const float decoded = std::ldexp(1.0f, kept - 127), multiplier = std::ldexp(1.0f, 127 - kept);
+        std::memcpy(c["decoded"].bytes.data() + 4 * i, &decoded, 4);
+        std::memcpy(c["multiplier"].bytes.data() + 4 * i, &multiplier, 4);
+      }
+      ASSERT_TRUE(met_00 > 0 && met_FF > 0) << line;
+      expect_named(string("scale_chain.") + id, c, c.got);
+    }
 }
 
 // One step of Adam in binary32, with a slip in what the update is made of.

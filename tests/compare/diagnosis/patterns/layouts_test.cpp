@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 
@@ -185,6 +186,37 @@ TEST(Layouts, OfTilesWithoutPadding) {
     for (int64_t k = 0; k < 6; ++k)
       set_code(c.plane, c.bytes, (i % 32 * 4 + i / 32) * 6 + k, cols.code("row.scale_gemm", i, k));
   expect_exact(cols, "row.scale_gemm", "tiles_128_whole_unpadded");
+}
+
+// Tensor-core tiles that overlap, since too few are counted or 128 lines take too little room: what a kernel
+// writes line after line, or column after column.
+TEST(Layouts, OfTilesThatOverlap) {
+  struct Overlap {
+    const char *line, *name;
+    int64_t group;  // scales from 128 lines to the next
+    bool across;
+  };
+  for (const Overlap& o : {Overlap{"quantize mxfp4 160x64 bf16 dir=row", "groups_close", 256, false},
+                           {"quantize mxfp8 300x160 bf16 dir=row", "groups_close", 640, false},
+                           {"quantize mxfp8 300x160 bf16 dir=row", "groups_close_across", 640, true},
+                           {"quantize mxfp8 300x160 bf16 dir=row", "floored", 512, false},
+                           {"quantize mxfp8 300x160 bf16 dir=row", "floored_across", 512, true},
+                           {"quantize mxfp8 256x96 bf16 dir=row", "floored_to_0", 0, false},
+                           {"quantize mxfp8 300x256 bf16 dir=row", "one_less", 512, false},
+                           {"quantize mxfp8 300x256 bf16 dir=row", "one_less_across", 512, true}}) {
+    Case c(string(o.line) + " scales=gemm fill=outliers");
+    PlaneData& p = c["row.scale_gemm"];
+    std::fill(p.bytes.begin(), p.bytes.end(), std::byte{0});
+    const int64_t rows = p.plane.logical.rows, cols = p.plane.logical.cols;
+    for (int64_t n = 0; n < rows * cols; ++n) {
+      const int64_t i = o.across ? n % rows : n / cols, k = o.across ? n / rows : n % cols;
+      set_code(p.plane, p.bytes, i / 128 * o.group + k / 4 * 512 + i % 32 * 16 + i % 128 / 32 * 4 + k % 4,
+               c.code("row.scale_gemm", i, k));
+    }
+    const auto all = exact_layouts(p.plane, p.bytes, c.wanted("row.scale_gemm").bytes);
+    EXPECT_NE(std::ranges::find(all, string("tiles_128x4_") + o.name, &LayoutFit::name), all.end())
+        << o.line << ' ' << o.name << ' ' << (all.empty() ? "" : all[0].name);
+  }
 }
 
 TEST(Layouts, AddressBitsOfAnySwizzle) {
