@@ -16,6 +16,7 @@
 #include "compare/choices/draw.h"
 #include "compare/choices/pairs.h"
 #include "compare/choices/space.h"
+#include "compare/choices/tensors.h"
 #include "compare/choices/values.h"
 #include "contract/line.h"
 #include "contract/planes.h"
@@ -222,6 +223,33 @@ TEST(Drawer, IsDeterministicAndBounded) {
       EXPECT_EQ(*parse_line(to_line(a->problem)), a->problem);
     }
     EXPECT_TRUE(differs) << group;
+  }
+}
+
+// A warp of threads adds 32 sizes at once, so that some lines have more; no tensor of any line is too large.
+TEST(Drawer, LargerSplitsHaveManyMembersToo) {
+  constexpr int64_t kMost = 4096;
+  for (const char* group : {"split mxfp8", "split fp8_current"}) {
+    Drawer drawer(
+        group, kMost, [](const Problem&) { return true; }, 11, Aim::failures);
+    int drawn = 0, many = 0, more_than_two_warps = 0;
+    for (int i = 0; i < 200; ++i) {
+      const auto plain = drawer.line();
+      if (!plain) continue;
+      EXPECT_LE(plain->problem.as<Split>()->members.size(), 4u) << plain->draft.text();
+      EXPECT_LE(largest_tensor(plain->problem), kMost) << plain->draft.text();
+      const auto larger = drawer.larger(plain->draft);
+      if (!larger) continue;
+      const size_t members = larger->problem.as<Split>()->members.size();
+      ++drawn, many += members > 32, more_than_two_warps += members > 64;
+      EXPECT_GT(larger->problem.x.shape.count(), kMost) << larger->draft.text();
+      EXPECT_LE(largest_tensor(larger->problem), kLarger * kMost) << larger->draft.text();
+      EXPECT_EQ(*parse_line(larger->draft.text()), larger->problem);
+    }
+    EXPECT_GT(drawn, 50) << group;
+    EXPECT_GT(many, drawn / 10) << group;
+    EXPECT_LT(many, drawn) << group;
+    EXPECT_GT(more_than_two_warps, 0) << group;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "compare/commands/hunt/cause.h"
 
@@ -49,6 +50,47 @@ TEST(KnownCauses, ALineUnderAnotherCauseIsNotNew) {
   Finding end = finding("what a sanitizer says", "line 1");
   end.claim = kOfASanitizer;
   EXPECT_TRUE(KnownCauses({first}).add(end, {first}));
+}
+
+Finding explained(const std::string& cause, const std::string& line,
+                  const std::vector<std::string>& others = {}) {
+  Finding f = finding(cause, line);
+  f.explained = true, f.others = others;
+  return f;
+}
+
+// What makes the same bytes may be what is known, under whichever name.
+TEST(KnownCauses, AFindingThatAKnownCauseExplainsTooIsNotNew) {
+  const Finding old = explained("known", "line 1");
+  EXPECT_FALSE(KnownCauses({old}).add(explained("another", "line 2", {"third", "known"}), {old}));
+  EXPECT_TRUE(KnownCauses({old}).add(explained("another", "line 2", {"third"}), {old}));
+  EXPECT_TRUE(KnownCauses({}).add(explained("another", "line 2", {"known"}), {}));
+  Finding unexplained = finding("another", "line 2");
+  unexplained.others = {"known"};
+  EXPECT_TRUE(KnownCauses({old}).add(unexplained, {old})) << "its cause is a kind of failure";
+  const Finding unlooked = finding("known", "line 1", false);
+  EXPECT_TRUE(KnownCauses({unlooked}).add(explained("another", "line 2", {"known"}), {unlooked}));
+}
+
+TEST(KnownCauses, ACauseThatIsNotNewStaysUnknown) {
+  KnownCauses known({explained("known", "line 1")});
+  EXPECT_FALSE(known.add(explained("another", "line 2", {"known"}), {}));
+  EXPECT_FALSE(known.has("another"));
+  EXPECT_TRUE(known.add(explained("another", "line 3"), {})) << "a line that only it explains";
+}
+
+TEST(KnownCauses, ACauseOfOneDirectionIsKnownInTheOther) {
+  const char* names[] = {"op scale.up", "op scale.up@row", "op scale.up@col"};
+  for (const char* old : names)
+    for (const char* now : names) {
+      EXPECT_FALSE(KnownCauses({explained(old, "line 1")}).add(explained(now, "line 2"), {})) << old << now;
+      EXPECT_FALSE(KnownCauses({explained(old, "line 1")}).add(explained("x", "line 2", {now}), {}))
+          << old << now;
+    }
+  EXPECT_FALSE(KnownCauses({explained("op one@row + two@col", "line 1")})
+                   .add(explained("op one@col + two@row", "line 2"), {}));
+  EXPECT_TRUE(KnownCauses({explained("op scale.up@row", "line 1")})
+                  .add(explained("op scale.down@row", "line 2"), {}));
 }
 
 }  // namespace
