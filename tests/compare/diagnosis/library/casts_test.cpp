@@ -108,7 +108,7 @@ constexpr Slip kSlips[] = {
 
 // NaNs with much and little payload, infinities, zeros and numbers of every size, of both signs.
 uint32_t special(size_t i) {
-  constexpr uint32_t kNans[] = {0x7F800001, 0x7FFFFFFF, 0x7FC00000, 0x7FA12345, 0x7F808000};
+  constexpr uint32_t kNans[] = {0x7F800001, 0x7FFFFFFF, 0x7FC00000, 0x7FA12345, 0x7F808000, 0x7F818000};
   const auto k = static_cast<uint32_t>(i);
   const uint32_t size = i % 8 == 0   ? kNans[i / 8 % std::size(kNans)]
                         : i % 8 == 1 ? 0x7F800000
