@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -109,62 +110,60 @@ void offer_order(LayoutSearch& search, const Order& order, Shape extent) {
                plane.padded, [&](int64_t o, int64_t k) { return Addresses(place(o, k), o * cols + k); });
 }
 
-// Tensor-core tiles some of which have the places of others.
-struct Overlaid {
+// Tensor-core tiles whose groups of 128 lines stand so close that they overlap.
+struct Overlapping {
   const char *name, *what;
-  // Where (o, k) stands, with `cols` scales along a line; `within`: its place from the start of its 128
-  // lines.
-  int64_t (*at)(int64_t o, int64_t k, int64_t cols, int64_t within);
-  bool (*applies)(int64_t cols);
+  // Codes from one group to the next, with `cols` scales along a line; negative where the mistake cannot be.
+  int64_t (*stride)(int64_t cols);
 };
-int64_t fewer_tiles(int64_t o, int64_t tiles, int64_t within) { return o / 128 * tiles * 512 + within; }
-constexpr Overlaid kOverlaid[] = {
+constexpr Overlapping kOverlapping[] = {
     {"floored", "tiles along a line are counted rounded down",
-     [](int64_t o, int64_t, int64_t cols, int64_t within) { return fewer_tiles(o, cols / 4, within); },
-     [](int64_t cols) { return cols % 4 != 0 && cols > 4; }},
+     [](int64_t cols) { return cols % 4 != 0 && cols > 4 ? cols / 4 * 512 : -1; }},
     {"floored_to_0", "tiles along a line are counted rounded down, to none",
-     [](int64_t o, int64_t, int64_t, int64_t within) { return fewer_tiles(o, 0, within); },
-     [](int64_t cols) { return cols < 4; }},
+     [](int64_t cols) { return int64_t{cols < 4 ? 0 : -1}; }},
     {"one_less", "one tile too few along a line is counted",
-     [](int64_t o, int64_t, int64_t cols, int64_t within) { return fewer_tiles(o, cols / 4 - 1, within); },
-     [](int64_t cols) { return cols % 4 == 0; }},
+     [](int64_t cols) { return cols % 4 == 0 ? (cols / 4 - 1) * 512 : -1; }},
     {"groups_close", "128 lines take as much room as their scales without padding",
-     [](int64_t o, int64_t, int64_t cols, int64_t within) { return o / 128 * 128 * cols + within; },
-     [](int64_t cols) { return cols % 4 != 0; }},
+     [](int64_t cols) { return cols % 4 != 0 ? 128 * cols : -1; }},
 };
+
+// Whether the place of (o, k) is written again, with (o, k) at `within` from the start of its group: by a
+// later line of a kernel that goes along lines, by a later column of one that goes across them.
+bool is_overwritten(Shape lines, int64_t stride, bool across, int64_t o, int64_t k, int64_t within) {
+  const int64_t room = round_up(lines.cols, 4) * 128, groups = (lines.rows + 127) / 128, own = o / 128;
+  const int64_t place = own * stride + within;
+  int64_t group = stride > 0 ? std::min(groups - 1, place / stride) : groups - 1;
+  for (; group >= 0 && (across || group > own); --group) {
+    const int64_t there = place - group * stride;
+    if (there >= room) return false;  // as in all groups before this one
+    const int64_t line = group * 128 + there % 16 / 4 * 32 + there % 512 / 16,
+                  col = there / 512 * 4 + there % 4;
+    if (line < lines.rows && col < lines.cols && (!across || std::pair(col, line) > std::pair(k, o)))
+      return true;
+  }
+  return false;
+}
 
 // What is written later stays there: of a kernel that goes along lines the next line's, of one that goes
 // across lines the last tile's.
-void offer_overlaid(LayoutSearch& search, const Overlaid& overlaid) {
+void offer_overlapping(LayoutSearch& search, const Overlapping& overlapping) {
   const AddressedCodes& codes = search.codes();
-  const int64_t rows = codes.outer(codes.plane.logical), cols = codes.along(codes.plane.logical);
-  if (!overlaid.applies(cols)) return;
+  const Shape lines{codes.outer(codes.plane.logical), codes.along(codes.plane.logical)};
+  const int64_t stride = overlapping.stride(lines.cols);
+  if (stride < 0) return;
   const Order& order = *std::ranges::find(orders(), std::string_view("tiles_128x4"), &Order::name);
-  const auto at = [&](int64_t o, int64_t k) {
-    return overlaid.at(o, k, cols, order.at(o % 128, k, 128, cols));
-  };
-  // Which element is written last at each place.
-  const auto written = [&](bool across) {
-    std::vector<int64_t> last(static_cast<size_t>(codes.plane.padded.count()), -1);
-    for (int64_t i = 0; i < rows * cols; ++i) {
-      const int64_t o = across ? i % rows : i / cols, k = across ? i / rows : i % cols;
-      if (at(o, k) < std::ssize(last)) last[static_cast<size_t>(at(o, k))] = o * cols + k;
-    }
-    return last;
-  };
-  const auto offer = [&](const char* form, const char* what, const std::vector<int64_t>& last) {
-    search.offer(fmt::format("tiles_128x4_{}{}", overlaid.name, form),
-                 fmt::format("tensor-core tiles: {}, and {}", overlaid.what, what), codes.plane.logical,
-                 [&](int64_t o, int64_t k) {
-                   const int64_t place = at(o, k);
-                   const bool there =
-                       place < std::ssize(last) && last[static_cast<size_t>(place)] == o * cols + k;
-                   return Addresses(there ? place : -1, codes.right_place(o, k));
+  const auto offer = [&](const char* form, const char* what, bool across) {
+    search.offer(fmt::format("tiles_128x4_{}{}", overlapping.name, form),
+                 fmt::format("tensor-core tiles: {}, and {}", overlapping.what, what), codes.plane.logical,
+                 [&, across](int64_t o, int64_t k) {
+                   const int64_t within = order.at(o % 128, k, 128, lines.cols);
+                   const bool lost = is_overwritten(lines, stride, across, o, k, within);
+                   return Addresses(lost ? -1 : o / 128 * stride + within, codes.right_place(o, k));
                  });
   };
-  const std::vector<int64_t> along = written(false), across = written(true);
-  offer("", "later lines overwrite earlier ones", along);
-  if (across != along) offer("_across", "last tiles overwrite those of later lines", across);
+  offer("", "later lines overwrite earlier ones", false);
+  // In a single tile only other lines have the same place.
+  if (lines.cols > 4) offer("_across", "last tiles overwrite those of later lines", true);
 }
 
 // Rows of another pitch.
@@ -187,7 +186,7 @@ void offer_known_orders(LayoutSearch& search) {
   for (const Order& order : orders())
     for (const Shape extent : {plane.padded, plane.logical}) offer_order(search, order, extent);
   if (plane.layout != ScaleLayout::gemm) return offer_pitches(search);
-  for (const Overlaid& overlaid : kOverlaid) offer_overlaid(search, overlaid);
+  for (const Overlapping& overlapping : kOverlapping) offer_overlapping(search, overlapping);
 }
 
 }  // namespace assay::patterns

@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <functional>
 #include <numeric>
 
+#include <fmt/format.h>
+
+#include "compare/arithmetic/places.h"
+#include "contract/line.h"
 #include "tests/compare/diagnosis/planes.h"
 
 namespace assay {
@@ -104,6 +109,62 @@ TEST(Layouts, OfData) {
   expect_exact(n, "row.data", "nibbles_swapped");
   permute(n, "row.data", [](int64_t i) { return i ^ 6; });
   expect_exact(n, "row.data", "bytes_reversed_4");
+}
+
+// Which element is the last at its place, by writing all of them.
+TEST(Layouts, TilesThatOverlapKeepWhatIsWrittenLast) {
+  struct Row {
+    const char* name;
+    std::function<int64_t(int64_t cols)> stride;  // from 128 lines to the next; negative: no such layout
+  };
+  const Row rows[] = {
+      {"floored", [](int64_t cols) { return cols % 4 != 0 && cols > 4 ? cols / 4 * 512 : -1; }},
+      {"floored_to_0", [](int64_t cols) { return cols < 4 ? 0 : -1; }},
+      {"one_less", [](int64_t cols) { return cols % 4 == 0 ? cols / 4 * 512 - 512 : -1; }},
+      {"groups_close", [](int64_t cols) { return cols % 4 != 0 ? cols * 128 : -1; }},
+  };
+  for (const int64_t lines : {100, 129, 300, 512})
+    for (const int64_t cols : {1, 2, 3, 4, 5, 6, 8, 9, 17})
+      for (const Row& row : rows)
+        for (const bool across : {false, true}) {
+          const string line = fmt::format("quantize mxfp8 {}x{} bf16 dir=row scales=gemm", lines, 32 * cols);
+          const auto planes = output_planes(*parse_line(line));
+          const Plane& plane = *std::find_if(planes.begin(), planes.end(),
+                                             [](const Plane& p) { return p.name == "row.scale_gemm"; });
+          const string name = fmt::format("tiles_128x4_{}{}", row.name, across ? "_across" : "");
+          const auto fit = layout_named(name, plane);
+          const int64_t stride = row.stride(cols);
+          ASSERT_EQ(fit.has_value(), stride >= 0 && (!across || cols > 4)) << line << ' ' << name;
+          if (!fit) continue;
+          std::vector<int32_t> last(static_cast<size_t>(plane.padded.count()), -1);
+          for (int64_t i = 0; i < lines * cols; ++i) {
+            const int64_t o = across ? i % lines : i / cols, k = across ? i / lines : i % cols;
+            const int64_t to = o / 128 * stride + k / 4 * 512 + o % 32 * 16 + o % 128 / 32 * 4 + k % 4;
+            last[static_cast<size_t>(to)] = static_cast<int32_t>(index_of(plane, o, k));
+          }
+          EXPECT_EQ(fit->source, last) << line << ' ' << name;
+        }
+}
+
+// A layout that a few places refute takes no look at all of a large plane, of some hundred that are tried.
+TEST(Layouts, TilesThatOverlapCostLittleWhereTheyAreNot) {
+  const auto seconds_of = [](const char* line, const char* name) {
+    const auto planes = output_planes(*parse_line(line));
+    const Plane& plane =
+        *std::find_if(planes.begin(), planes.end(), [&](const Plane& p) { return p.name == name; });
+    std::vector<std::byte> got(plane.bytes()), want(plane.bytes());
+    for (size_t i = 0; i < got.size(); ++i)
+      got[i] = std::byte(i * 2654435761 >> 13 & 1), want[i] = std::byte(i * 40503 >> 7 & 1);
+    timespec from{}, to{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    EXPECT_TRUE(exact_layouts(plane, got, want).empty());
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+    return static_cast<double>(to.tv_sec - from.tv_sec) +
+           1e-9 * static_cast<double>(to.tv_nsec - from.tv_nsec);
+  };
+  const double compact = seconds_of("quantize mxfp8 2048x8224 bf16 dir=row", "row.scale_inv");
+  EXPECT_LT(seconds_of("quantize mxfp8 2048x8224 bf16 dir=row scales=gemm", "row.scale_gemm"),
+            10 * compact + 0.5);
 }
 
 // Places that repeat others lose some: relayout takes those from what is wanted.
