@@ -101,12 +101,10 @@ std::string one_binade(const Pattern& p) {
   };
   if (by(-1))
     return "one binade too small wherever they differ: the scale is rounded down where N5.3 rounds up, or "
-           "its amax misses "
-           "the largest element";
+           "its amax misses the largest element";
   if (by(1))
     return "one binade too large wherever they differ: the scale is rounded up twice, or its amax takes in "
-           "elements of "
-           "another block";
+           "elements of another block";
   return {};
 }
 
@@ -115,6 +113,7 @@ std::string one_binade(const Pattern& p) {
 std::string power_of_two(const Pattern& p) {
   constexpr size_t kEnough = 10;  // bits of mantissa that agree; fewer agree by chance
   if (static_cast<size_t>(info(p.e).mantissa_bits) * p.c.differing.size() < kEnough) return {};
+  if (info(p.e).exponent_bits == 0) return {};  // counters, offsets and sizes are no products of a factor
   if (p.c.problem && p.c.problem->as<Gemm>()) return {};  // product() says which factors there are
   const auto ratio = [&](uint32_t g, uint32_t w) { return value_of(p.e, g) / value_of(p.e, w); };
   const double first = ratio(p.got(p.c.differing[0]), p.want(p.c.differing[0]));

@@ -291,6 +291,10 @@ TEST(Judge, AFactorIsNamed) {
   auto other = twelve;
   other.back() = 2;
   EXPECT_EQ(hint_after(blocks, scaled(other)), "");
+  // Offsets are sums of sizes, and often powers of two.
+  EXPECT_EQ(hint_after("split mxfp8 128x64 bf16 dir=row groups=32,32,32,32",
+                       [](auto& g) { set_code(Encoding::u32, plane(g, "offsets").bytes, 2, 2048); }),
+            "");
   // One value in all of them is no memory that was not written where one value was right too; zeros may be.
   const auto everywhere = [](uint8_t code) {
     return [=](auto& g) { std::fill(g[0].bytes.begin(), g[0].bytes.end(), std::byte{code}); };
