@@ -124,6 +124,11 @@ class Affected {
     marked_.assign(static_cast<size_t>(count), false);
     for (int64_t i : cause.differing) {
       const Region g = region_of(problem, cause.want->plane, place_of(cause.want->plane, i));
+      if (g.row0 == 0 && g.col0 == 0 && g.row1 == problem->x.shape.rows && g.col1 == cols_) {
+        // All of x, as of every entry of a split's offsets: once is enough.
+        marked_.assign(static_cast<size_t>(count), true);
+        break;
+      }
       for (int64_t r = g.row0; r < g.row1; ++r)
         for (int64_t c = g.col0; c < g.col1; ++c)
           if (r * cols_ + c < count) marked_[static_cast<size_t>(r * cols_ + c)] = true;

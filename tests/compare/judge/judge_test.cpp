@@ -337,6 +337,31 @@ TEST(Judge, WhereEveryElementDiffersItTakesNoLongerThanTheReference) {
   EXPECT_LT(judged, 2 * run);
 }
 
+// Each entry of the offsets says something of the whole tensor; it is looked through once, not once for each.
+TEST(Judge, WrongOffsetsOfManyMembersTakeLittleLongerThanOne) {
+  const Problem p = fakes::problem("split mxfp8 32768x64 bf16 dir=row groups=" + [] {
+    std::string sizes = "128";
+    for (int m = 1; m < 256; ++m) sizes += ",128";
+    return sizes;
+  }());
+  auto reference = make_reference_subject();
+  const std::vector<PlaneData> want = execute(*reference, p, *make_inputs(p, *reference), {}).planes;
+  const auto judged_with = [&](int64_t wrong) {
+    auto got = want;
+    for (const char* name : {"offsets", "row.scale_offsets"})
+      for (int64_t i = 0; i < wrong; ++i)
+        set_code(plane(got, name).plane.encoding, plane(got, name).bytes, i, 3);
+    Judgement j;
+    const double seconds = cpu_seconds_of([&] { j = judge(&p, got, want); });
+    EXPECT_EQ(j.cause ? j.cause->differ : 0, wrong);
+    EXPECT_EQ(j.after.size(), 1U);
+    EXPECT_EQ(j.after.empty() ? 0 : j.after[0].explained, wrong);
+    return seconds;
+  };
+  const double one = judged_with(1), all = judged_with(256);
+  EXPECT_LT(all, 3 * one + 0.01);
+}
+
 TEST(Judge, HintsOfAProduct) {
   auto has = [](const std::string& hint, const char* word) {
     EXPECT_NE(hint.find(word), std::string::npos) << "'" << hint << "' lacks '" << word << "'";
