@@ -213,14 +213,18 @@ std::vector<SplitCause> split_causes(const Problem& split) {
         out.push_back({fmt::format("split.given_of={}{}", row.id, elements ? ",elements" : ""),
                        fmt::format("{}{}", row.title, elements ? "; the scale that is stored is right" : ""),
                        "N14.4", std::bind_front(given_of, row, elements)});
+  const bool of_scales = std::ranges::any_of(
+      output_planes(split), [](const Plane& plane) { return plane.name.ends_with("scale_offsets"); });
   for (const SumRow& row : sum_rows())
-    for (const auto& [which, words] : kSums)
+    for (const auto& [which, words] : kSums) {
+      if (which != Sums::all && !of_scales) continue;  // there are no others than those of the elements
       out.push_back({fmt::format("split.offsets={}{}", row.id,
                                  which == Sums::all      ? ""
                                  : which == Sums::scales ? ",scales"
                                                          : ",elements"),
                      fmt::format("{}{}", row.title, words), "N14.3",
                      std::bind_front(wrong_sums, row, which)});
+    }
   if (op->vary == Vary::last)
     out.push_back(
         {"split.column_slices",

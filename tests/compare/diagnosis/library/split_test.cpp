@@ -75,6 +75,20 @@ TEST(SplitCauses, OffsetsThatAreTheSameAreEquivalent) {
   EXPECT_TRUE(ids.contains("split.scale_offsets=none") && ids.contains("split.scale_offsets=tiles_floored"));
 }
 
+// Where a line has no offsets of scales, offsets of the elements alone are no cause of their own.
+TEST(SplitCauses, OffsetsOfElementsAreAllThatATensorwideScaleHas) {
+  for (const auto& [format, cause] :
+       {std::pair("fp8_current", "split.offsets=zero"), std::pair("mxfp8", "split.offsets=zero,elements")}) {
+    const planes::Case c(string("split ") + format + " 96x64 bf16 groups=32,32,32 dir=row");
+    Planes got = c.want;
+    for (size_t i = 0; i < 4; ++i) put_offset(called(got, "offsets"), i, 0);
+    const Diagnosis d = diagnosed(c, got);
+    EXPECT_EQ(d.confidence, Confidence::certain) << diagnosis_screen(d);
+    ASSERT_EQ(d.explanations.size(), 1U);
+    EXPECT_EQ(d.explanations[0].ids.front(), cause);
+  }
+}
+
 // Offsets explain no scales of the other direction, and no offsets of the data.
 TEST(SplitCauses, OffsetsExplainNothingElse) {
   for (const bool of_data : {false, true}) {
