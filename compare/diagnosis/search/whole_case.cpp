@@ -116,9 +116,15 @@ bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made)
 // Members that read something else than their own, and sums of their sizes.
 void try_members(const JudgedCase& judged_case, std::vector<Explanation>& found) {
   const Observation& seen = judged_case.seen;
+  const RunLine any = run_by(judged_case.reference);
+  const auto right = any(seen.problem, seen.inputs);
+  // Most causes begin from what is right, which is made once.
+  const RunLine run = [&](const Problem& line, const std::vector<PlaneData>& in) {
+    return &line == &seen.problem && &in == &seen.inputs ? right : any(line, in);
+  };
   for (const SplitCause& cause : split_causes(seen.problem)) {
     if (!judged_case.in_time()) return;
-    const auto made = cause.made(seen.problem, seen.inputs, run_by(judged_case.reference));
+    const auto made = cause.made(seen.problem, seen.inputs, run);
     if (made && all_came(judged_case, *made))
       found.push_back(explanation_of(cause.id, cause.title, Stage::input, cause.clause, judged_case));
   }
