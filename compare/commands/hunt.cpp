@@ -386,6 +386,7 @@ class Hunt {
     o.timeout = settings_.timeout;
     o.budget = options_.budget;
     o.folder = folder_.looking();
+    o.over = [this] { return over(); };
     return o;
   }
 

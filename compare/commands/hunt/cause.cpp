@@ -163,7 +163,7 @@ Told told_apart(json::Value diagnosis, const Problem& first, const std::vector<P
   for (Problem& p : varied(first)) lines.push_back(std::move(p));
   const Problem* best = nullptr;
   for (const Problem& p : lines) {
-    if (out.causes.size() == 1) break;
+    if (out.causes.size() == 1 || (options.over && options.over())) break;
     const json::Value other = diagnosis_beside(p, subjects, options);
     if (!names_a_cause(other)) continue;
     const std::vector<string> theirs = exact_causes(other);

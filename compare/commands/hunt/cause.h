@@ -17,6 +17,8 @@ struct CauseOptions {
   double timeout = 60;  // seconds a run of the subject may take
   double budget = 5;    // seconds for the search of a cause
   std::string folder;   // receives the reproducer
+  // Whether the hunt is to end: then no more lines are looked at to tell causes apart.
+  std::function<bool()> over = {};
 };
 
 // What two failures of one kind have in common before anybody has looked for the cause: op, formats, claim,
