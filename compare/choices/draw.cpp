@@ -189,11 +189,11 @@ int64_t Drawer::draw_small_size() {
 // Members of a split, and the shape that they make.
 void Drawer::draw_members(Draft& d) {
   const string vary = dice_.pick(std::to_array<string>({"none", "first", "last", "both"}));
-  // More members than a warp, or a block, of threads counts at once.
+  // More members than a warp (32) or a block of threads handles at once.
   constexpr auto kMany = std::to_array<size_t>({32, 33, 34, 65, 129, 257});
   const bool many = larger_ && dice_.chance(1, 2);
   const size_t count = many ? dice_.pick(kMany) : 1 + dice_.below(4);
-  const size_t empty = dice_.below(3);  // 0: all members are
+  const size_t empty = dice_.below(3);  // 0: most members are empty
   const auto draw = [&] { return many ? draw_small_size() : draw_size(); };
   const int64_t other = draw();
   string groups;

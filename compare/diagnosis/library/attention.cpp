@@ -101,10 +101,10 @@ class AttentionRows {
     for (const int64_t tile : {2, 4, 8, 16}) {
       if (tile >= heads) break;  // one tile has all heads: they read the first one
       row(fmt::format("heads_by_tiles={}", tile),
-          fmt::format(
-              "{} heads of Q read the head of K and V that the first of them has, though some are of the "
-              "next group",
-              tile),
+          fmt::format("tiles of {} heads of Q all read the head of K and V that belongs to the tile's first "
+                      "head, also where "
+                      "a tile reaches into the next group",
+                      tile),
           [&, tile](int64_t h) { return h / tile * tile / repeats; });
     }
     row("heads_first", "every head of Q reads the first head of K and V", [](int64_t) { return 0; });
@@ -127,7 +127,8 @@ class AttentionRows {
     if (op_.lengths.empty() || op_.lengths.size() != op_.kv_lengths.size()) return;
     row("lengths_of_queries", "the lengths of the key sequences are those of the query sequences",
         [&](size_t b) { return op_.lengths[b]; });
-    row("lengths_full", "every key sequence has the longest one's length", [&](size_t) { return n.kv; });
+    row("lengths_full", "lengths of key sequences are left out: keys that only fill up a sequence count too",
+        [&](size_t) { return n.kv; });
     row("lengths_of_next", "a key sequence has the length of the next one",
         [&](size_t b) { return op_.kv_lengths[(b + 1) % op_.kv_lengths.size()]; });
   }

@@ -1,5 +1,5 @@
 // A scale_chain: decode scales that are made by a rule of their own, and no inverses of the encode scales
-// (N3.7), and codes of E8M0 that are kept in a range (N2.8).
+// (N3.7), and codes of E8M0 that are clamped (N2.8).
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -20,7 +20,8 @@ struct CodeRange {
   uint32_t least, most;
 };
 constexpr CodeRange kRanges[] = {
-    {"codes_from_01_to_FE", "codes of E8M0 are kept between 01 and FE, also 00 and the NaN", 0x01, 0xFE},
+    {"codes_from_01_to_FE", "codes of E8M0 are clamped to 01..FE: 00 becomes 01, and the NaN becomes FE",
+     0x01, 0xFE},
     {"codes_from_01", "the code 00 of E8M0 becomes 01", 0x01, 0xFF},
     {"codes_to_FE", "the NaN of E8M0 becomes FE, its largest scale", 0x00, 0xFE},
 };
