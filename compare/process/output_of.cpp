@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <sstream>
 
 #include <poll.h>
@@ -32,16 +34,24 @@ constexpr int kNotStarted = 127;
 }
 
 // All that the child writes to the pipe until every writer has closed it. Once `over` says so, the child is
-// asked to end.
+// asked to end, and killed where it does not: it may ignore the signal.
 std::string read_all(int from, pid_t child, const std::function<bool()>& over) {
+  using Clock = std::chrono::steady_clock;
   constexpr int kAskEvery = 200;  // milliseconds
+  constexpr std::chrono::seconds kPatience(5);
   std::string text;
   std::array<char, 65536> buffer;
-  bool told = !over;
+  std::optional<Clock::time_point> told;
   while (true) {
-    if (!told && over()) ::kill(child, SIGINT), told = true;
+    if (over && !told && over()) ::kill(child, SIGINT), told = Clock::now();
+    if (told && Clock::now() - *told > kPatience) {
+      ::kill(child, SIGKILL);
+      return text;  // its own children may hold the pipe
+    }
     pollfd output{from, POLLIN, 0};
-    if (::poll(&output, 1, told ? -1 : kAskEvery) <= 0) continue;
+    const int ready = ::poll(&output, 1, over ? kAskEvery : -1);
+    if (ready < 0 && errno != EINTR) return text;
+    if (ready <= 0) continue;
     const ssize_t n = ::read(from, buffer.data(), buffer.size());
     if (n > 0) text.append(buffer.data(), static_cast<size_t>(n));
     else if (n == 0 || errno != EINTR) return text;

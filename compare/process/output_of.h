@@ -17,7 +17,8 @@ struct Output {
 };
 
 // Runs a program with these words, of which the first is its path or a name that PATH has, to its end. Once
-// `over` says so, which is asked several times a second, it is sent SIGINT. Error: it cannot be started.
+// `over` says so, which is asked several times a second, it is sent SIGINT, and killed 5 s after that. Error:
+// it cannot be started.
 Result<Output> run_program(const std::vector<std::string>& words, const std::function<bool()>& over = {});
 
 // Runs a program with these words, the first of which is its path or a name that PATH has, and returns what
