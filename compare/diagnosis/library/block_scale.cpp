@@ -202,8 +202,8 @@ void add_scale(Rows& rows, const string& id, const string& title, const ScaleOf&
   for (const Hypothesis::Use use : {both, codes, stored}) {
     if ((uses >> static_cast<unsigned>(use) & 1) == 0) continue;
     const char* suffix = use == codes ? ".codes" : use == stored ? ".stored" : "";
-    const char* where = use == codes    ? ", only for the elements"
-                        : use == stored ? ", as it is stored only"
+    const char* where = use == codes    ? " (for the elements only)"
+                        : use == stored ? " (the stored scale only)"
                                         : "";
     Hypothesis& h = rows.add("scale." + id + suffix, title + where, Stage::block_scale, clause_of(rows));
     h.scale = f;

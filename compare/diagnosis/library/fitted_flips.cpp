@@ -86,7 +86,7 @@ std::optional<Hypothesis> constant_scale(const string& id, const Problem& lane, 
   Hypothesis h =
       row_of(id, block_scale, "N5.3",
              fmt::format("every scale is {} ({}), a constant{}", code_hex(*format.scale, constant),
-                         value_text(*format.scale, constant), stored ? ", as it is stored only" : ""));
+                         value_text(*format.scale, constant), stored ? " (the stored scale only)" : ""));
   h.use = stored ? Hypothesis::Use::stored : Hypothesis::Use::both;
   h.scale = [constant](const ScaleGrid&, int64_t, int64_t) { return constant; };
   return h;

@@ -86,8 +86,8 @@ std::vector<Hypothesis> hadamard_hypotheses(const Problem& problem);
 using ScaleOf = std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)>;
 enum ScaleUses : unsigned {
   kBoth = 1,          // for the codes and as it is stored
-  kStored = 4,        // as it is stored only
-  kUsedApart = 6,     // one row for the codes only, one as it is stored only
+  kStored = 4,        // the stored scale only
+  kUsedApart = 6,     // one row for the elements only, one for the stored scale only
   kUsedOrStored = 7,  // all three
 };
 void add_scale(Rows&, const std::string& id, const std::string& title, const ScaleOf& f, ScaleUses uses,

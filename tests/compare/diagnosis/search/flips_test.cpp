@@ -104,7 +104,7 @@ TEST(DiagnoseFlips, EveryScaleIsAConstant) {
     const auto d = diagnose({c.problem, "mine", c.inputs, c.got}, *reference, {});
     ASSERT_TRUE(d);
     EXPECT_EQ(d->explanations.front().title,
-              fmt::format("every scale is {:02X} (2^{}), a constant, as it is stored only", constant,
+              fmt::format("every scale is {:02X} (2^{}), a constant (the stored scale only)", constant,
                           static_cast<int>(constant) - 127));
   }
 }
