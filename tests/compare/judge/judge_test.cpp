@@ -255,7 +255,7 @@ TEST(Judge, HintsThatChanceCouldMakeAreNotGiven) {
   EXPECT_FALSE(says(hint_after("quantize mxfp8 2x64 bf16 dir=row", last_row(6)), "only in"));
   EXPECT_TRUE(says(hint_after("quantize mxfp8 2x64 bf16 dir=row", last_row(7)), "only in the last row"));
   // Zeros and one other code change their places.
-  const auto exchanged = [](std::vector<uint32_t> codes) {
+  const auto exchanged = [](const std::vector<uint32_t>& codes) {
     return [=](auto& g) {
       PlaneData& d = plane(g, "row.data");
       for (size_t k = 0; k < codes.size(); ++k)
@@ -271,7 +271,7 @@ TEST(Judge, HintsThatChanceCouldMakeAreNotGiven) {
 }
 
 TEST(Judge, AFactorIsNamed) {
-  const auto scaled = [](std::vector<float> by) {
+  const auto scaled = [](const std::vector<float>& by) {
     return [=](auto& g) {
       PlaneData& d = plane(g, "row.scale_inv");
       for (size_t k = 0; k < by.size(); ++k) {
