@@ -206,9 +206,10 @@ void try_whole_case(const JudgedCase& judged_case, Diagnosis& out) {
   try_members(judged_case, found);
   if (!known && found.empty() && a_member_is_right(judged_case)) try_some_members(judged_case, found);
   if (found.empty()) return;
-  // What makes the bytes of some members does not say why the others are right.
+  // What makes the bytes of some members does not say why the others are right, and one cause is likelier
+  // than two.
   auto at = out.explanations.begin();
-  if (known && !a_member_is_right(judged_case))
+  if (known && at->ids.size() == 1 && !a_member_is_right(judged_case))
     at = std::ranges::find_if_not(out.explanations, &Explanation::exact);
   out.confidence = known || found.size() > 1 ? Confidence::equivalent : Confidence::certain;
   out.explanations.insert(at, std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
