@@ -67,6 +67,7 @@ class Core {
 
   void make_logits();
   void softmax_row(int64_t row);
+  double probability(double e, double total, bool sees_a_key) const;
   void put_probability(int64_t row, int64_t j, double cast, double error);
   void doubt_probabilities();
   void make_result();
@@ -179,12 +180,7 @@ void Core::softmax_row(int64_t row) {
   const double share = std::expm1(twice) + kOfExponential;
   for (int64_t j = 0; j < n_.kv; ++j) {
     const size_t at_j = static_cast<size_t>(first + j);
-    const bool equal_share = count > 0 || change_.unseeing == AttentionChange::Unseeing::equal;
-    const double p = padding(at)   ? 0
-                     : equal_share ? f32_of(e[static_cast<size_t>(j)] / total)
-                     : change_.unseeing == AttentionChange::Unseeing::zero
-                         ? 0
-                         : std::numeric_limits<double>::quiet_NaN();
+    const double p = padding(at) ? 0 : probability(e[static_cast<size_t>(j)], total, count > 0);
     const double rest = std::max(0.0, wide - e[static_cast<size_t>(j)]) / wide;
     // Where no key is seen, fused kernels write zeros.
     const double error = halves || padding(at) ? 0
@@ -196,6 +192,12 @@ void Core::softmax_row(int64_t row) {
     if (change_.normalised == Normalised::before_cast) put_probability(row, j, p, error);
     else put_probability(row, j, e[static_cast<size_t>(j)], error * total);
   }
+}
+
+double Core::probability(double e, double total, bool sees_a_key) const {
+  using Unseeing = AttentionChange::Unseeing;
+  if (sees_a_key || change_.unseeing == Unseeing::equal) return f32_of(e / total);
+  return change_.unseeing == Unseeing::zero ? 0 : std::numeric_limits<double>::quiet_NaN();
 }
 
 // N20.10, N20.21: what the cast of S takes, of an unrounded probability or exponential.

@@ -18,7 +18,7 @@ struct ExplainOptions {
   std::string reproducer;        // a folder that receives a pack and a C++ program
   bool pairs = true;
   bool cause = true;                 // look for it
-  bool closer = true;                // of a line: trace it, and look for a smaller one
+  bool look_closer = true;           // trace a line, and look for a smaller one
   int64_t large = int64_t{1} << 22;  // elements from which on a case of a pack is judged in parts
   int jobs = 0;
   double timeout = 60;  // seconds a run of the subject may take

@@ -108,8 +108,8 @@ std::string one_binade(const Pattern& p) {
   return {};
 }
 
-// Encodings with several bits of mantissa: values whose bits agree but for one and the same step of the
-// exponent.
+// Every value is off by the same power of two, which says something where the mantissas have enough bits to
+// agree in.
 std::string power_of_two(const Pattern& p) {
   constexpr size_t kEnough = 10;  // bits of mantissa that agree; fewer agree by chance
   if (static_cast<size_t>(info(p.e).mantissa_bits) * p.c.differing.size() < kEnough) return {};
@@ -166,9 +166,9 @@ std::string order(const Pattern& p) {
   return {};
 }
 
-// Differences in random places lie all at an end of the plane, which has this share of its elements, less
-// than one time in 64.
-bool rare(int64_t end, int64_t of, size_t differences) {
+// Whether differences in random places would all lie in the last `end` of `of` lines less than one time
+// in 64.
+bool is_unlikely(int64_t end, int64_t of, size_t differences) {
   return std::pow(static_cast<double>(end) / static_cast<double>(of), static_cast<double>(differences)) <
          1.0 / 64;
 }
@@ -180,17 +180,17 @@ std::string tail(const Pattern& p) {
   std::vector<Place> places;
   for (int64_t i : p.c.differing) places.push_back(place_of(p.plane, i));
   auto all = [&](auto f) { return std::all_of(places.begin(), places.end(), f); };
-  if (rare(1, s.rows, n) && all([&](Place x) { return x.row == s.rows - 1; }))
+  if (is_unlikely(1, s.rows, n) && all([&](Place x) { return x.row == s.rows - 1; }))
     return "only in the last row: the row bound, or a tail";
-  if (rare(1, s.cols, n) && all([&](Place x) { return x.col == s.cols - 1; }))
+  if (is_unlikely(1, s.cols, n) && all([&](Place x) { return x.col == s.cols - 1; }))
     return "only in the last column: the column bound, or a tail";
   if (p.e == Encoding::u32) return {};  // offsets and sizes of members: no block has them
   for (int64_t unit : {16, 32, 64, 128}) {
-    if (s.cols > unit && s.cols % unit != 0 && rare(s.cols % unit, s.cols, n) &&
+    if (s.cols > unit && s.cols % unit != 0 && is_unlikely(s.cols % unit, s.cols, n) &&
         all([&](Place x) { return x.col >= s.cols / unit * unit; }))
       return fmt::format("only in the last {} columns, which do not fill a block of {}: tail handling",
                          s.cols % unit, unit);
-    if (s.rows > unit && s.rows % unit != 0 && rare(s.rows % unit, s.rows, n) &&
+    if (s.rows > unit && s.rows % unit != 0 && is_unlikely(s.rows % unit, s.rows, n) &&
         all([&](Place x) { return x.row >= s.rows / unit * unit; }))
       return fmt::format("only in the last {} rows, which do not fill a block of {}: tail handling",
                          s.rows % unit, unit);

@@ -40,7 +40,7 @@ std::optional<Breach> parity_breach(const Problem& problem, const Judgement& j, 
   if (!j.cause) return complaint("parity", got, j.error, want);
   Breach b = difference_breach("parity", problem, *j.cause, got, want);
   b.message = j.error;
-  // What an attention's results follow from are whole rows and columns of others, not blocks of x.
+  // The results of an attention depend on whole rows and columns of earlier planes, not on blocks of x.
   const bool by_blocks = !problem.as<Attention>();
   for (const PlaneDifference& d : j.after) b.after.push_back(line_of(d, by_blocks));
   for (const PlaneDifference& d : j.beside)

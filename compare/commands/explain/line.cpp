@@ -22,7 +22,7 @@ namespace {
 // The step on which both sides part, and a smaller line. There is nothing to trace in padding, and no smaller
 // line says more about it.
 int look_closer(ExplainSession& s, Diagnosis& d, const Problem& problem, const Subject& subject) {
-  const bool wanted = s.options.cause && s.options.closer;
+  const bool wanted = s.options.cause && s.options.look_closer;
   if (d.confidence == Confidence::equal || d.of_padding() || !wanted || interrupted()) return 0;
   const TraceOptions t{problem, s.options.subject,     "reference",      {},
                        {},      s.options.environment, s.options.timeout};

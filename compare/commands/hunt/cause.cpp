@@ -50,7 +50,7 @@ json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const Cause
   explain.timeout = options.timeout;
   explain.budget = options.budget;
   explain.json = path;
-  explain.closer = closer;
+  explain.look_closer = closer;
   explain.reproducer = options.folder;
   explain.jobs = 1;
   const auto work = [&] {

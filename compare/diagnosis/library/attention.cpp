@@ -102,15 +102,14 @@ class AttentionRows {
       if (tile >= heads) break;  // one tile has all heads: they read the first one
       row(fmt::format("heads_by_tiles={}", tile),
           fmt::format("tiles of {} heads of Q all read the head of K and V that belongs to the tile's first "
-                      "head, also where "
-                      "a tile reaches into the next group",
+                      "head, also where a tile reaches into the next group",
                       tile),
           [&, tile](int64_t h) { return h / tile * tile / repeats; });
     }
     row("heads_first", "every head of Q reads the first head of K and V", [](int64_t) { return 0; });
     row("heads_reversed", "heads of Q read the heads of K and V from the last one on",
         [&](int64_t h) { return kv - 1 - h / repeats; });
-    row("heads_next", "heads of Q read the head of K and V behind their own",
+    row("heads_next", "heads of Q read the head of K and V after their own",
         [&](int64_t h) { return (h / repeats + 1) % kv; });
     row("heads_ungrouped", "head h of Q reads head h of K and V, up to the last one",
         [&](int64_t h) { return std::min(h, kv - 1); });

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "compare/diagnosis/library/group_offsets.h"
-#include "compare/diagnosis/library/group_reads.h"
 #include "compare/diagnosis/library/hypotheses.h"
+#include "compare/diagnosis/library/split_causes.h"
 #include "contract/line.h"
 
 namespace assay {

@@ -1,6 +1,7 @@
 #include "compare/diagnosis/search/member_scopes.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -8,15 +9,16 @@ namespace assay {
 
 namespace {
 
+using std::string;
 using Sizes = std::vector<Shape>;
 
 struct Row {
-  const char *id, *title;
+  std::string_view id, title;
   bool (*holds)(const Sizes& members, size_t m);
 };
 bool rows_fill(const Sizes& members, size_t m, int64_t unit) { return members[m].rows % unit == 0; }
 constexpr Row kRows[] = {
-    {"behind_empty", "in members behind an empty one",
+    {"after_empty", "in members after an empty one",
      [](const Sizes& members, size_t m) { return m > 0 && members[m - 1].count() == 0; }},
     {"first", "in the first member", [](const Sizes&, size_t m) { return m == 0; }},
     {"not_first", "in all members but the first", [](const Sizes&, size_t m) { return m > 0; }},
@@ -32,8 +34,10 @@ constexpr Row kRows[] = {
      [](const Sizes& members, size_t m) { return !rows_fill(members, m, 128); }},
     {"above_128", "in members of more than 128 rows",
      [](const Sizes& members, size_t m) { return members[m].rows > 128; }},
-    {"behind_32", "in members behind the first 32", [](const Sizes&, size_t m) { return m >= 32; }},
+    {"after_32", "in members after the first 32", [](const Sizes&, size_t m) { return m >= 32; }},
 };
+
+string one_member(size_t m) { return fmt::format("member={}", m); }
 
 // Whether some members are in it, and some that have elements are not.
 bool is_part(const MemberScope& scope, const Sizes& members) {
@@ -51,13 +55,12 @@ std::vector<MemberScope> member_scopes(const Problem& split) {
   if (!op) return out;
   const Sizes& members = op->members;
   for (const Row& row : kRows) {
-    MemberScope scope{row.id, row.title, {}};
+    MemberScope scope{string(row.id), string(row.title), {}};
     for (size_t m = 0; m < members.size(); ++m) scope.members.push_back(row.holds(members, m));
     if (is_part(scope, members)) out.push_back(std::move(scope));
   }
   for (size_t m = 0; m < members.size(); ++m) {
-    MemberScope scope{fmt::format("member={}", m), fmt::format("in member {}", m),
-                      std::vector<bool>(members.size())};
+    MemberScope scope{one_member(m), fmt::format("in member {}", m), std::vector<bool>(members.size())};
     scope.members[m] = true;
     if (is_part(scope, members)) out.push_back(std::move(scope));
   }
@@ -65,9 +68,10 @@ std::vector<MemberScope> member_scopes(const Problem& split) {
 }
 
 bool is_in_scope(std::string_view id, const Problem& split, size_t m) {
-  const std::vector<MemberScope> scopes = member_scopes(split);
-  const auto scope = std::ranges::find(scopes, id, &MemberScope::id);
-  return scope != scopes.end() && scope->members[m];
+  const Split* op = split.as<Split>();
+  const auto* row = std::ranges::find(kRows, id, &Row::id);
+  if (row != std::end(kRows)) return op && row->holds(op->members, m);
+  return op && id == one_member(m);
 }
 
 }  // namespace assay

@@ -10,9 +10,9 @@
 
 namespace assay {
 
-// A scope stands behind the id of a cause: "scale.corner_zero.stored@behind_empty".
+// A scope follows the id of a cause: "scale.corner_zero.stored@after_empty".
 struct MemberScope {
-  std::string id, title;  // "behind_empty", "in members behind an empty one"
+  std::string id, title;  // "after_empty", "in members after an empty one"
   std::vector<bool> members;
 };
 // Those that hold some members of the split, and not all that have elements; the likeliest first.

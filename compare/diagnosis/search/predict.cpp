@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "compare/diagnosis/library/group_offsets.h"
-#include "compare/diagnosis/library/group_reads.h"
 #include "compare/diagnosis/library/hypotheses.h"
+#include "compare/diagnosis/library/split_causes.h"
 #include "compare/diagnosis/replay/replay.h"
 #include "compare/diagnosis/search/member_scopes.h"
 #include "compare/process/plain_run.h"
@@ -21,7 +21,7 @@ using std::string;
 
 namespace {
 
-// Whether a cause acts on a lane of the case. `where` is what stands behind its id: "@row", "@behind_empty",
+// Whether a cause acts on a lane of the case. `where` is what follows its id: "@row", "@after_empty",
 // or both.
 bool acts_on(const Lane& lane, string where, const Problem& whole) {
   while (!where.empty()) {
@@ -107,7 +107,7 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
     }
   for (const SplitCause& cause : split_causes(problem))
     if (e.ids == std::vector{cause.id}) {
-      auto made = cause.made(problem, inputs, run_by(reference));
+      auto made = cause.made(problem, inputs, *out, run_by(reference));
       if (!made) return Error{"this explanation does not apply to " + to_line(problem), 0, ""};
       return std::move(*made);
     }

@@ -10,7 +10,7 @@
 
 #include "compare/arithmetic/places.h"
 #include "compare/diagnosis/library/group_offsets.h"
-#include "compare/diagnosis/library/group_reads.h"
+#include "compare/diagnosis/library/split_causes.h"
 #include "compare/diagnosis/search/codes.h"
 #include "compare/diagnosis/search/diagnose.h"
 #include "compare/diagnosis/search/member_scopes.h"
@@ -94,13 +94,12 @@ bool holds(const JudgedCase& judged_case, const MovedScales& moved) {
 }
 
 // Scales of members at wrong offsets.
-void try_offsets(const JudgedCase& judged_case, std::vector<Explanation>& found) {
+void try_offsets(const JudgedCase& judged_case, const std::vector<PlaneData>& right,
+                 std::vector<Explanation>& found) {
   const Observation& seen = judged_case.seen;
-  const auto right = plain_run(judged_case.reference, seen.problem, seen.inputs);
-  if (!right) return;
   for (const OffsetCause& cause : offset_causes(seen.problem)) {
     if (!judged_case.in_time()) return;
-    const auto moved = moved_scales(cause, seen.problem, *right);
+    const auto moved = moved_scales(cause, seen.problem, right);
     if (moved && holds(judged_case, *moved))
       found.push_back(explanation_of(cause.id, cause.title, Stage::layout, "N14.3", judged_case));
   }
@@ -113,18 +112,13 @@ bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made)
          });
 }
 
-// Members that read something else than their own, and sums of their sizes.
-void try_members(const JudgedCase& judged_case, std::vector<Explanation>& found) {
+// Members that read what is not their own, and wrong sums of their sizes.
+void try_members(const JudgedCase& judged_case, const std::vector<PlaneData>& right,
+                 std::vector<Explanation>& found) {
   const Observation& seen = judged_case.seen;
-  const RunLine any = run_by(judged_case.reference);
-  const auto right = any(seen.problem, seen.inputs);
-  // Most causes begin from what is right, which is made once.
-  const RunLine run = [&](const Problem& line, const std::vector<PlaneData>& in) {
-    return &line == &seen.problem && &in == &seen.inputs ? right : any(line, in);
-  };
   for (const SplitCause& cause : split_causes(seen.problem)) {
     if (!judged_case.in_time()) return;
-    const auto made = cause.made(seen.problem, seen.inputs, run);
+    const auto made = cause.made(seen.problem, seen.inputs, right, run_by(judged_case.reference));
     if (made && all_came(judged_case, *made))
       found.push_back(explanation_of(cause.id, cause.title, Stage::input, cause.clause, judged_case));
   }
@@ -156,8 +150,8 @@ Explanation within(Explanation e, const MemberScope& scope, const JudgedCase& ju
   return e;
 }
 
-// Where some members are right: what makes all bytes of each that is not, in members that have something in
-// common.
+// Where some members are right: a cause that makes all bytes of each wrong one, and what the wrong ones have
+// in common.
 void try_some_members(const JudgedCase& judged_case, std::vector<Explanation>& found) {
   constexpr size_t kMostMembers = 3, kMostCauses = 4;
   const Observation& seen = judged_case.seen;
@@ -200,10 +194,13 @@ bool a_member_is_right(const JudgedCase& judged_case) {
 void try_whole_case(const JudgedCase& judged_case, Diagnosis& out) {
   const bool known = out.confidence == Confidence::certain || out.confidence == Confidence::equivalent;
   if (!known) try_columns_of_rows(judged_case, out);
-  if (!judged_case.seen.problem.as<Split>()) return;
+  const Observation& seen = judged_case.seen;
+  if (!seen.problem.as<Split>()) return;
+  const auto right = plain_run(judged_case.reference, seen.problem, seen.inputs);
+  if (!right) return;
   std::vector<Explanation> found;
-  try_offsets(judged_case, found);
-  try_members(judged_case, found);
+  try_offsets(judged_case, *right, found);
+  try_members(judged_case, *right, found);
   if (!known && found.empty() && a_member_is_right(judged_case)) try_some_members(judged_case, found);
   if (found.empty()) return;
   // What makes the bytes of some members does not say why the others are right, and one cause is likelier

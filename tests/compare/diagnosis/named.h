@@ -17,8 +17,7 @@ namespace assay::named {
 using Planes = std::vector<PlaneData>;
 
 inline PlaneData& called(Planes& planes, const std::string& name) {
-  for (PlaneData& p : planes)
-    if (p.plane.name == name) return p;
+  if (PlaneData* found = find_plane(planes, name)) return *found;
   throw std::runtime_error("no plane " + name);
 }
 

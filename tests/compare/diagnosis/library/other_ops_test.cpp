@@ -29,6 +29,19 @@ uint16_t code_of(double v) {
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
+// Four times element `row` of a transformed column of x, which is 48 columns wide; `signs` turn the elements
+// before it.
+double sum_of_16(const std::vector<std::byte>& x, size_t row, size_t column, unsigned signs) {
+  double sum = 0;
+  for (size_t k = 0; k < 16; ++k) {
+    uint16_t code;
+    std::memcpy(&code, x.data() + 2 * ((row / 16 * 16 + k) * 48 + column), 2);
+    const bool negative = ((signs >> k & 1) + static_cast<unsigned>(std::popcount(k & row % 16))) % 2 != 0;
+    sum += negative ? -bf16_of_code(code) : bf16_of_code(code);
+  }
+  return sum;
+}
+
 TEST(OtherOps, ATransformWithSignsBehindItIsNamed) {
   const planes::Case c("hadamard nvfp4 64x48 bf16 sign_mask=0x9C3B");
   const std::vector<std::byte> x = find_plane(c.inputs, "x")->bytes;
@@ -36,12 +49,7 @@ TEST(OtherOps, ATransformWithSignsBehindItIsNamed) {
   float amax = 0;
   for (size_t column = 0; column < 48; ++column)
     for (size_t row = 0; row < 64; ++row) {
-      double sum = 0;
-      for (size_t k = 0; k < 16; ++k) {
-        uint16_t code;
-        std::memcpy(&code, x.data() + 2 * ((row / 16 * 16 + k) * 48 + column), 2);
-        sum += std::popcount(k & row % 16) % 2 ? -bf16_of_code(code) : bf16_of_code(code);
-      }
+      const double sum = sum_of_16(x, row, column, 0);
       const uint16_t code = code_of(0x9C3B >> row % 16 & 1 ? -sum / 4 : sum / 4);
       std::memcpy(called(got, "y").bytes.data() + 2 * (column * 64 + row), &code, 2);
       amax = std::max(amax, std::fabs(bf16_of_code(code)));
@@ -56,16 +64,8 @@ TEST(OtherOps, AnAmaxOfUnroundedSumsIsNamed) {
   const std::vector<std::byte> x = find_plane(c.inputs, "x")->bytes;
   float amax = 0;
   for (size_t column = 0; column < 48; ++column)
-    for (size_t row = 0; row < 64; ++row) {
-      double sum = 0;
-      for (size_t k = 0; k < 16; ++k) {
-        uint16_t code;
-        std::memcpy(&code, x.data() + 2 * ((row / 16 * 16 + k) * 48 + column), 2);
-        const bool negative = ((0x9C3B >> k & 1) + std::popcount(k & row % 16)) % 2 != 0;
-        sum += negative ? -bf16_of_code(code) : bf16_of_code(code);
-      }
-      amax = std::max(amax, std::fabs(static_cast<float>(sum / 4)));
-    }
+    for (size_t row = 0; row < 64; ++row)
+      amax = std::max(amax, std::fabs(static_cast<float>(sum_of_16(x, row, column, 0x9C3B) / 4)));
   Planes got = c.want;
   const float rounded = narrow::to_bf16(amax);
   const PlaneData& own = called(got, "amax");

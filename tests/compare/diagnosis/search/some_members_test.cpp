@@ -39,7 +39,7 @@ struct Row {
 };
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows = {
-      {"behind_empty", "32,0,16,48", {2}},       {"first", "32,16,48", {0}},
+      {"after_empty", "32,0,16,48", {2}},        {"first", "32,16,48", {0}},
       {"not_first", "32,16,48", {1, 2}},         {"last", "32,16,48", {2}},
       {"not_last", "32,16,48", {0, 1}},          {"odd", "16,16,16,16", {1, 3}},
       {"not_of_16", "8,8,32,24", {0, 1, 3}},     {"not_of_32", "16,16,64,48", {0, 1, 3}},
@@ -77,7 +77,7 @@ TEST(SomeMembers, OfOneDirectionAreNamed) {
   clear_first_scale(c, "col.scale_inv", 2);
   const Diagnosis d = diagnosed(c);
   ASSERT_FALSE(d.explanations.empty());
-  EXPECT_EQ(d.explanations[0].ids, std::vector{string("scale.corner_zero.stored@behind_empty@col")})
+  EXPECT_EQ(d.explanations[0].ids, std::vector{string("scale.corner_zero.stored@after_empty@col")})
       << diagnosis_screen(d);
   const auto again = predict(d.explanations[0], c.problem, c.inputs, *make_reference_subject());
   ASSERT_TRUE(again);
@@ -106,10 +106,10 @@ TEST(SomeMembers, EveryScopeIsTried) {
     if (!scope.id.starts_with("member=")) known.insert(scope.id);
   for (const Row& row : rows()) tried.insert(row.scope);
   tried.erase("member=1");
-  tried.insert("behind_32");  // its lines are long: below
+  tried.insert("after_32");  // its lines are long: below
   EXPECT_EQ(known, tried);
-  EXPECT_TRUE(is_in_scope("behind_32", *problem, 32));
-  EXPECT_FALSE(is_in_scope("behind_32", *problem, 31));
+  EXPECT_TRUE(is_in_scope("after_32", *problem, 32));
+  EXPECT_FALSE(is_in_scope("after_32", *problem, 31));
   EXPECT_FALSE(is_in_scope("nonsense", *problem, 0));
 }
 

@@ -14,9 +14,10 @@ namespace assay {
 
 struct SplitCause {
   std::string id, title, clause;  // "split.column_slices"
-  // The output planes, by runs of the reference. Nothing where nothing changes, or the reference fails.
+  // The output planes. `right` is what the reference makes of the inputs; a cause may run it on others.
+  // Nothing where nothing changes, or the reference fails.
   std::function<std::optional<std::vector<PlaneData>>(const Problem&, const std::vector<PlaneData>& inputs,
-                                                      const RunLine&)>
+                                                      const std::vector<PlaneData>& right, const RunLine&)>
       made;
 };
 // Those that the line can have.

@@ -1,4 +1,4 @@
-#include "compare/diagnosis/library/group_reads.h"
+#include "compare/diagnosis/library/split_causes.h"
 
 #include <algorithm>
 #include <functional>
@@ -17,7 +17,6 @@ namespace {
 using std::string;
 using Planes = std::vector<PlaneData>;
 using MaybePlanes = std::optional<Planes>;
-
 using Sizes = std::vector<Shape>;  // of the members
 
 // Whose given value a member takes in place of its own.
@@ -26,16 +25,16 @@ struct GivenRow {
   size_t (*of)(size_t m, const Sizes& members);
 };
 constexpr GivenRow kGivens[] = {
-    {"first", "the value that is given for the first member serves all of them",
+    {"first", "the value that is given for the first member is used for all of them",
      [](size_t, const Sizes&) { return size_t{0}; }},
     {"previous", "a member takes the value that is given for the one before it",
      [](size_t m, const Sizes&) { return m - (m > 0); }},
-    {"next", "a member takes the value that is given for the one behind it",
+    {"next", "a member takes the value that is given for the next one",
      [](size_t m, const Sizes& members) { return std::min(m + 1, members.size() - 1); }},
-    {"last", "the value that is given for the last member serves all of them",
+    {"last", "the value that is given for the last member is used for all of them",
      [](size_t, const Sizes& members) { return members.size() - 1; }},
     {"empty",
-     "a member behind an empty one takes the value that is given for the empty one, which begins at the same "
+     "a member after an empty one takes the value that is given for the empty one, which begins at the same "
      "place",
      [](size_t m, const Sizes& members) {
        while (m > 0 && members[m - 1].count() == 0) --m;
@@ -45,7 +44,7 @@ constexpr GivenRow kGivens[] = {
 
 // With the values that a row says. `elements`: for the elements alone; what is stored of scales is right.
 MaybePlanes given_of(const GivenRow& row, bool elements, const Problem& p, const Planes& inputs,
-                     const RunLine& run) {
+                     const Planes& right, const RunLine& run) {
   Planes read = inputs;
   bool changed = false;
   for (PlaneData& plane : read) {
@@ -61,11 +60,9 @@ MaybePlanes given_of(const GivenRow& row, bool elements, const Problem& p, const
   }
   MaybePlanes made = changed ? run(p, read) : std::nullopt;
   if (!made || !elements) return made;
-  MaybePlanes right = run(p, inputs);
-  if (!right) return {};
-  for (PlaneData& plane : *right)
-    if (plane.plane.name.ends_with(".data")) plane = *find_plane(*made, plane.plane.name);
-  return right;
+  for (PlaneData& plane : *made)
+    if (!plane.plane.name.ends_with(".data")) plane = *find_plane(right, plane.plane.name);
+  return made;
 }
 
 // How the sums of members' sizes are wrong, which say where each member begins: entry i of n + 1.
@@ -103,12 +100,11 @@ enum class Sums : uint8_t { all, scales, elements };
 constexpr std::pair<Sums, std::string_view> kSums[] = {
     {Sums::all, ""}, {Sums::scales, ", those of scales only"}, {Sums::elements, ", those of elements only"}};
 
-MaybePlanes wrong_sums(const SumRow& row, Sums which, const Problem& p, const Planes& inputs,
-                       const RunLine& run) {
-  MaybePlanes made = run(p, inputs);
-  if (!made) return {};
+MaybePlanes wrong_sums(const SumRow& row, Sums which, const Problem&, const Planes&,
+                       const Planes& right_planes, const RunLine&) {
+  Planes made = right_planes;
   bool changed = false;
-  for (PlaneData& plane : *made) {
+  for (PlaneData& plane : made) {
     const bool of_scales = plane.plane.name.ends_with("scale_offsets");
     if (!plane.plane.name.ends_with("offsets") ||
         (which != Sums::all && of_scales != (which == Sums::scales)))
@@ -122,11 +118,11 @@ MaybePlanes wrong_sums(const SumRow& row, Sums which, const Problem& p, const Pl
       changed |= entry != right[i];
     }
   }
-  return changed ? std::move(made) : std::nullopt;
+  return changed ? MaybePlanes(std::move(made)) : std::nullopt;
 }
 
 // Members are columns of one matrix as wide as all of them; they lie one after the other.
-MaybePlanes column_slices(const Problem& p, const Planes& inputs, const RunLine& run) {
+MaybePlanes column_slices(const Problem& p, const Planes& inputs, const Planes&, const RunLine& run) {
   Planes read = inputs;
   PlaneData* x = find_plane(read, "x");
   if (!x) return {};
@@ -178,10 +174,10 @@ void put_member(Planes& made, const Planes& longer, size_t m) {
   }
 }
 
-MaybePlanes tail_reads_on(const Problem& p, const Planes& inputs, const RunLine& run) {
-  MaybePlanes made = run(p, inputs);
+MaybePlanes tail_reads_on(const Problem& p, const Planes& inputs, const Planes& right, const RunLine& run) {
+  Planes made = right;
   const PlaneData* x = find_plane(inputs, "x");
-  if (!made || !x) return {};
+  if (!x) return {};
   const std::vector<Problem> members = member_problems(p);
   int64_t total = 0, row = 0;
   for (const Problem& m : members) total += m.x.shape.rows;
@@ -192,10 +188,10 @@ MaybePlanes tail_reads_on(const Problem& p, const Planes& inputs, const RunLine&
     if (whole == rows) continue;
     const MaybePlanes longer = longer_member(members[m], row, whole, *x, run);
     if (!longer) return {};
-    put_member(*made, *longer, m);
+    put_member(made, *longer, m);
     changed = true;
   }
-  return changed ? std::move(made) : std::nullopt;
+  return changed ? MaybePlanes(std::move(made)) : std::nullopt;
 }
 
 }  // namespace
@@ -217,7 +213,7 @@ std::vector<SplitCause> split_causes(const Problem& split) {
       output_planes(split), [](const Plane& plane) { return plane.name.ends_with("scale_offsets"); });
   for (const SumRow& row : sum_rows())
     for (const auto& [which, words] : kSums) {
-      if (which != Sums::all && !of_scales) continue;  // there are no others than those of the elements
+      if (which != Sums::all && !of_scales) continue;  // only the elements have offsets
       out.push_back({fmt::format("split.offsets={}{}", row.id,
                                  which == Sums::all      ? ""
                                  : which == Sums::scales ? ",scales"
