@@ -293,6 +293,28 @@ TEST(Report, ForeignTextRemainsTextInTheCauseAlone) {
   EXPECT_EQ(cause_text(b), "  cause    said\n\\x3a:warning::one\\x1b[31m\n  hint     \\x1b[0m\n");
 }
 
+// A screen has foreign text in other places than the cause of its first claim.
+TEST(Report, ForeignTextRemainsTextOnAWholeScreen) {
+  const std::string foreign = "::error::said\x1b[31m";
+  Verdict v;
+  v.outcome = Outcome::failed;
+  v.subject = "fake";
+  v.reason = foreign;
+  v.about = {foreign};
+  v.served = v.witness = foreign;
+  const auto expect_text = [&](size_t times) {
+    const std::string screen = failure_screen(entry(kLine, 5), v, {});
+    EXPECT_EQ(screen.find('\x1b'), std::string::npos) << screen;
+    size_t found = 0;
+    for (size_t at = 0; (at = screen.find("said\\x1b[31m", at)) != std::string::npos; ++at) ++found;
+    EXPECT_EQ(found, times) << screen;
+    expect_in(screen, "\n  \\x3a:error::said");
+  };
+  expect_text(4);
+  v.breaches = {complaint("run", "fake", "said"), complaint("run", "fake", foreign)};
+  expect_text(4);
+}
+
 // What a plugin says is no command to the service that keeps the log, and none to a terminal.
 TEST(Report, ForeignTextRemainsText) {
   const std::string foreign = "said\n::warning::one\n  ::error::two\x1b[31m";
