@@ -1,5 +1,6 @@
 // Both sides clause by clause for one element, and the first step on which they part.
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -59,9 +60,15 @@ struct Trace {
   int64_t row = 0, col = 0;
   std::vector<TraceRow> steps, outputs;
   std::optional<Slice> slice;  // of subjects that run compiled kernels
-  std::string no_slice;  // why there is none although it was asked for; empty where the subject has none
-  std::string unpinned;  // N16.13: why the subject's bits of d are not pinned; empty: they are
-  bool inside = false;   // unpinned: this element of d lies inside the bound
+  std::string no_slice;   // why there is none although it was asked for; empty where the subject has none
+  std::string unpinned;   // N16.13: why the subject's bits of d are not pinned; empty: they are
+  bool inside = false;    // unpinned: this element of d lies inside the bound
+  bool differs() const {  // not where what is wrong belongs to no element: offsets
+    const auto any = [](const std::vector<TraceRow>& rows) {
+      return std::any_of(rows.begin(), rows.end(), [](const TraceRow& r) { return r.differs(); });
+    };
+    return any(steps) || any(outputs);
+  }
 };
 
 Result<Trace> trace(const TraceOptions&, const Subjects&);

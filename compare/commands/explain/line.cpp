@@ -26,7 +26,7 @@ int look_closer(ExplainSession& s, Diagnosis& d, const Problem& problem, const S
   if (d.confidence == Confidence::equal || d.of_padding() || !wanted || interrupted()) return 0;
   const TraceOptions t{problem, s.options.subject,     "reference",      {},
                        {},      s.options.environment, s.options.timeout};
-  if (auto traced = trace(t, s.subjects)) d.trace = std::move(*traced);
+  if (auto traced = trace(t, s.subjects); traced && traced->differs()) d.trace = std::move(*traced);
   return reduce(s, d, problem, s.options.subject, s.subjects, subject.argument());
 }
 

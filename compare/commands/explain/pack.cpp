@@ -45,7 +45,7 @@ int look_closer(ExplainSession& s, Diagnosis& d, const Observation& seen, const 
   subjects.owned.push_back(make_recorded_subject(seen, want.execution.planes, explained, reference));
   TraceOptions t{*drawn, "pack", "reference", {}, {}, Environment{}, s.options.timeout};
   t.inputs = &seen.inputs;  // what was given came with the pack, and a line would draw other scales
-  if (auto traced = trace(t, subjects)) d.trace = std::move(*traced);
+  if (auto traced = trace(t, subjects); traced && traced->differs()) d.trace = std::move(*traced);
   if (!exact) return 0;
   subjects.owned.push_back(make_explained_subject(d.explanations.front(), "explained", reference));
   return reduce(s, d, *drawn, "explained", subjects, "");

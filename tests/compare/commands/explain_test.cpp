@@ -339,6 +339,23 @@ TEST(Explain, CompactPaddingThatASubjectDidNotClear) {
   }
 }
 
+// Offsets are no element's: no element stands on the screen, and none in the other forms.
+TEST(Explain, WrongOffsetsHaveNoElement) {
+  const std::string line = "split mxfp8 96x64 bf16 groups=32,32,32 dir=row";
+  const auto explained = [&](const char* plane) {
+    return explain_subject(line, [&](auto&, auto out, auto&) {
+      for (std::byte& b : fakes::output(out, plane)->bytes) b = std::byte{0};
+    });
+  };
+  const Told offsets = explained("row.scale_offsets");
+  EXPECT_NE(offsets.text.find("\nEXPLAINED"), std::string::npos) << offsets.text;
+  EXPECT_EQ(offsets.text.find("\n  element "), std::string::npos) << offsets.text;
+  EXPECT_EQ(offsets.json.find("trace")->find("outputs")->array()->size(), 0U);
+  const Told codes = explained("row.data");
+  EXPECT_NE(codes.text.find("\n  element "), std::string::npos) << codes.text;
+  EXPECT_NE(codes.json.find("trace")->find("outputs")->array()->size(), 0U);
+}
+
 TEST(Explain, AFaultBesideATailIsStillNamed) {
   const Told told =
       explain_subject("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, const Environment& env) {
