@@ -1,5 +1,5 @@
-// A gemm (N16): operands whose codes or scales are read otherwise, and an epilogue whose steps come in
-// another order.
+// A gemm (N16): operands whose codes or scales are read otherwise, and steps of the epilogue that are left
+// out.
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -308,42 +308,6 @@ bool cut(int64_t unit, const Problem& p, Planes& inputs) {
   return changed;
 }
 
-// ---- the epilogue (N16.8) -------------------------------------------------------------------------------
-
-// Makes d anew of the value that it has without a step of the epilogue, and of the element of c or of the
-// bias that belongs to it. The result is rounded a second time.
-struct Late {
-  const char *id, *title, *keys, *plane;
-  bool (*applies)(const Gemm&);
-  double (*value)(const Gemm&, double d, double other);
-};
-double number(F32Bits bits) { return value_of(Encoding::f32, bits); }
-constexpr Late kLate[] = {
-    {"bias_after_cast", "the bias is added after the result was rounded, which is then rounded again",
-     "bias=none", "bias", [](const Gemm& g) { return g.bias.has_value(); },
-     [](const Gemm&, double d, double bias) { return f32_of(d + bias); }},
-    {"c_after_cast", "beta * c is added after the result was rounded, which is then rounded again", "beta=0",
-     "c", [](const Gemm& g) { return g.reads_c() && !g.bias; },
-     [](const Gemm& g, double d, double c) { return f32_of(d + f32_of(number(g.beta) * c)); }},
-    {"alpha_after_cast", "alpha multiplies the result after it was rounded, which is then rounded again",
-     "alpha=1", "", [](const Gemm& g) { return g.multiplies() && !g.reads_c() && !g.bias; },
-     [](const Gemm& g, double d, double) { return f32_of(number(g.alpha) * d); }},
-};
-
-void come_late(const Late& late, const Gemm& op, const Planes& inputs, Planes& made) {
-  PlaneData& d = made.front();
-  const PlaneData* other = *late.plane ? find_plane(inputs, late.plane) : nullptr;
-  const int64_t cols = d.plane.logical.cols;
-  for (int64_t n = 0; n < d.plane.logical.count(); ++n) {
-    const double of_other =
-        !other ? 0
-               : value_of(other->plane.encoding,
-                          code_at(other->plane, other->bytes, other->plane.logical.rows == 1 ? n % cols : n));
-    const double v = value_of(d.plane.encoding, code_at(d.plane, d.bytes, n));
-    set_code(d.plane, d.bytes, n, nearest_code(d.plane.encoding, late.value(op, v, of_other)));
-  }
-}
-
 class GemmRows {
  public:
   explicit GemmRows(const Problem& p) : p_(p), op_(*p.as<Gemm>()) {}
@@ -377,20 +341,10 @@ class GemmRows {
     return out_.back();
   }
   void add_epilogue() {
-    const Encoding out = output_planes(p_).front().encoding;
     if (op_.multiplies()) add("alpha_left_out", "alpha is left out", Stage::code, "N16.8").keys = "alpha=1";
     if (op_.reads_c()) {
       add("c_left_out", "c is not added", Stage::code, "N16.8").keys = "beta=0";
       add("beta_left_out", "c is added without beta", Stage::code, "N16.8").keys = "beta=1";
-    }
-    if (out != Encoding::bf16 && out != Encoding::f16) return;
-    for (const Late& late : kLate) {
-      if (!late.applies(op_)) continue;
-      Hypothesis& h = add(late.id, late.title, Stage::code, "N16.8");
-      h.keys = late.keys;
-      h.remake = [late, op = op_](const Problem&, const Planes& inputs, Planes& made) {
-        come_late(late, op, inputs, made);
-      };
     }
   }
 

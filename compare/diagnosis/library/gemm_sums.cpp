@@ -69,11 +69,14 @@ struct Shared {
 struct Last {
   float v, alpha, beta, c, bias;
   bool multiplies, reads_c, has_bias;
+  Encoding out;  // that of d
 };
-float as_it_should_be(const Last& e) {
-  float v = e.multiplies ? e.v * e.alpha : e.v;
-  if (e.reads_c) v = v + e.beta * e.c;
-  return e.has_bias ? v + e.bias : v;
+float scaled_sum(const Last& e) { return e.multiplies ? e.v * e.alpha : e.v; }
+float before_bias(const Last& e) { return e.reads_c ? scaled_sum(e) + e.beta * e.c : scaled_sum(e); }
+float as_it_should_be(const Last& e) { return e.has_bias ? before_bias(e) + e.bias : before_bias(e); }
+
+float narrowed(Encoding to, float v) {
+  return static_cast<float>(value_of(to, nearest_code(to, static_cast<double>(v))));
 }
 
 using Index = std::function<int64_t(int64_t n, int64_t m, Shape of)>;
@@ -103,7 +106,8 @@ std::optional<Planes> finished(const Problem& p, const Planes& inputs, const std
                    op.bias ? at(*bias, bias_at(n, m, of)) : 0,
                    op.multiplies(),
                    op.reads_c(),
-                   op.bias.has_value()};
+                   op.bias.has_value(),
+                   plane.encoding};
       const double v = static_cast<double>(last(e));
       set_code(plane, d.bytes, n * of.cols + m,
                wide ? nearest_code(plane.encoding, v) : element_code(plane.encoding, v));
@@ -124,12 +128,14 @@ std::optional<std::vector<float>> right_sums(const Problem& p, const Planes& inp
 
 struct EpilogueRow {
   const char *id, *title;
-  bool (*applies)(const Gemm&);
+  bool (*applies)(const Gemm&, Encoding out);
   float (*last)(const Last&) = as_it_should_be;
   int64_t (*bias_at)(int64_t n, int64_t m, Shape of) = own_column;
   int64_t (*c_at)(int64_t n, int64_t m, Shape of) = own_place;
 };
-bool has_bias(const Gemm& g) { return g.bias.has_value(); }
+bool has_bias(const Gemm& g, Encoding) { return g.bias.has_value(); }
+// Of FP32 a second rounding changes nothing, and FP8 saturates.
+bool rounds_twice(Encoding out) { return out == Encoding::bf16 || out == Encoding::f16; }
 constexpr EpilogueRow kEpilogue[] = {
     {"bias_by_row", "the bias goes along the other axis: a row of d takes the number of its row", has_bias,
      as_it_should_be, [](int64_t n, int64_t, Shape of) { return std::min(n, of.cols - 1); }},
@@ -137,20 +143,34 @@ constexpr EpilogueRow kEpilogue[] = {
      [](int64_t, int64_t, Shape) { return int64_t{0}; }},
     {"bias_next", "a column takes the next column's bias", has_bias, as_it_should_be,
      [](int64_t, int64_t m, Shape of) { return std::min(m + 1, of.cols - 1); }},
-    {"c_crossed", "c is read column after column", [](const Gemm& g) { return g.reads_c(); }, as_it_should_be,
-     own_column, [](int64_t n, int64_t m, Shape of) { return m * of.rows + n; }},
+    {"c_crossed", "c is read column after column", [](const Gemm& g, Encoding) { return g.reads_c(); },
+     as_it_should_be, own_column, [](int64_t n, int64_t m, Shape of) { return m * of.rows + n; }},
     {"alpha_last", "alpha multiplies c and the bias too",
-     [](const Gemm& g) { return g.multiplies() && (g.reads_c() || g.bias); },
+     [](const Gemm& g, Encoding) { return g.multiplies() && (g.reads_c() || g.bias); },
      [](const Last& e) {
        float v = e.reads_c ? e.v + e.beta * e.c : e.v;
        if (e.has_bias) v = v + e.bias;
        return v * e.alpha;
      }},
     {"beta_of_bias", "beta multiplies the bias too",
-     [](const Gemm& g) { return g.reads_c() && g.bias.has_value(); },
-     [](const Last& e) { return (e.multiplies ? e.v * e.alpha : e.v) + e.beta * e.c + e.beta * e.bias; }},
+     [](const Gemm& g, Encoding) { return g.reads_c() && g.bias.has_value(); },
+     [](const Last& e) { return before_bias(e) + e.beta * e.bias; }},
     {"bias_twice", "the bias is added twice", has_bias,
      [](const Last& e) { return as_it_should_be(e) + e.bias; }},
+    {"bias_after_cast", "the bias is added after the result was rounded, which is then rounded again",
+     [](const Gemm& g, Encoding out) { return g.bias && rounds_twice(out); },
+     [](const Last& e) { return narrowed(e.out, before_bias(e)) + e.bias; }},
+    {"c_after_cast", "beta * c is added after the result was rounded, which is then rounded again",
+     [](const Gemm& g, Encoding out) { return g.reads_c() && rounds_twice(out); },
+     [](const Last& e) {
+       const float v = narrowed(e.out, scaled_sum(e)) + e.beta * e.c;
+       return e.has_bias ? v + e.bias : v;
+     }},
+    {"alpha_after_cast", "alpha multiplies the result after it was rounded, which is then rounded again",
+     [](const Gemm& g, Encoding out) {
+       return g.multiplies() && !g.reads_c() && !g.bias && rounds_twice(out);
+     },
+     [](const Last& e) { return narrowed(e.out, e.v) * e.alpha; }},
 };
 
 // ---- sums in another way ----
@@ -161,9 +181,6 @@ struct SumRow {
   Sum sum;
 };
 
-float narrowed(Encoding to, float v) {
-  return static_cast<float>(value_of(to, nearest_code(to, static_cast<double>(v))));
-}
 float in_sequence(const float* a, const float* b, int64_t from, int64_t to, float acc = 0) {
   for (; from < to; ++from) acc = acc + a[from] * b[from];
   return acc;
@@ -279,8 +296,9 @@ std::vector<Hypothesis> gemm_sum_hypotheses(const Problem& problem) {
     out.push_back(std::move(h));
     return out.back();
   };
+  const Encoding out_encoding = output_planes(problem).front().encoding;
   for (const EpilogueRow& row : kEpilogue)
-    if (row.applies(*problem.as<Gemm>()))
+    if (row.applies(*problem.as<Gemm>(), out_encoding))
       add(row.id, row.title, "N16.8").rerun = [row, shared](const Problem& p, const Planes& inputs,
                                                             const RunLine& run) -> std::optional<Planes> {
         std::call_once(shared->sums_once, [&] { shared->sums = right_sums(p, inputs, run); });
