@@ -253,4 +253,8 @@ TeKernel te_kernel(const Problem& p) {
   return {p.col ? "fp8 cast_transpose" : "fp8 cast", "", {}, {}};
 }
 
+std::string te_rejection(const Problem& p) {
+  return p.flavour == Flavour::te ? te_kernel(p).rejected : std::string();
+}
+
 }  // namespace assay

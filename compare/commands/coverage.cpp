@@ -156,7 +156,7 @@ std::optional<int> ask_subject(CoverageOptions& options, const Subject& subject,
     return 3;
   }
   options.space.accepts = [&subject](const Problem& p) {
-    return subject.supports(p).yes && (p.flavour != Flavour::te || te_kernel(p).rejected.empty());
+    return subject.supports(p).yes && te_rejection(p).empty();
   };
   const InterruptScope scope;
   for (std::vector<Problem>* lines : {&options.lines, &options.evidence})

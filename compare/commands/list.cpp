@@ -13,6 +13,7 @@
 #include "compare/commands/options.h"
 #include "compare/commands/training_cases.h"
 #include "compare/process/pool.h"
+#include "contract/dispatch.h"
 #include "contract/line.h"
 #include "contract/planes.h"
 #include "contract/recipes.h"
@@ -45,12 +46,13 @@ void print_subjects(const Subjects& subjects) {
   }
 }
 
-// What --support says of one line.
+// What --support says of one line: what a run would do.
 std::string support_note(const Problem& problem, const Subjects& subjects,
                          const std::vector<std::string>& names) {
   std::string note;
+  const std::string rejected = te_rejection(problem);
   for (const std::string& name : names) {
-    const Support s = subjects.find(name)->supports(problem);
+    const Support s = rejected.empty() ? subjects.find(name)->supports(problem) : Support{false, rejected};
     note += fmt::format("   {}: {}", name, s.yes ? "yes" : "no, " + s.why);
   }
   return note;

@@ -49,9 +49,7 @@ Trial Trials::run(const State& s) {
   if (on_progress_) on_progress_(fmt::format("run {}: {}", runs_, sizes_text(s.problem)));
   if (const std::optional<Error> invalid = validate(s.problem)) return {false, {}, invalid->text()};
   // What `run` would skip is no line to print, though a subject that knows nothing of the flavour runs it.
-  if (s.problem.flavour == Flavour::te)
-    if (const TeKernel kernel = te_kernel(s.problem); !kernel.rejected.empty())
-      return {false, {}, kernel.rejected};
+  if (std::string why = te_rejection(s.problem); !why.empty()) return {false, {}, std::move(why)};
   if (options_.failure) {  // it is asked about lines alone
     State line = s;
     if (line.loaded && !express_exactly(line)) return {false, {}, "no line has these elements"};

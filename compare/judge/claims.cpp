@@ -145,8 +145,7 @@ Verdict without_run(std::string_view subject, Outcome outcome, std::string reaso
 
 // Why no subject is asked, or an empty string.
 std::string rejection(const Problem& problem, const Subject& reference) {
-  if (problem.flavour == Flavour::te)
-    if (const TeKernel kernel = te_kernel(problem); !kernel.rejected.empty()) return kernel.rejected;
+  if (std::string why = te_rejection(problem); !why.empty()) return why;
   if (const Support s = reference.supports(problem); !s.yes) return "reference: " + s.why;
   return {};
 }

@@ -7,32 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "compare/process/memory.h"
-#include "compare/program.h"
 #include "contract/line.h"
+#include "tests/compare/commands/called.h"
 #include "tests/source_path.h"
 
 namespace assay {
 namespace {
-
-struct Said {
-  int status = 0;
-  std::string out, err;
-};
-
-Said assay_called(std::vector<std::string> words) {
-  words.insert(words.begin(), "assay");
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  Said said;
-  said.status = program_main(static_cast<int>(words.size()), argv.data());
-  std::fflush(stdout);
-  said.out = testing::internal::GetCapturedStdout();
-  said.err = testing::internal::GetCapturedStderr();
-  return said;
-}
 
 TEST(BadUsage, NothingPrintsTheHelp) {
   const Said said = assay_called({});

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compare/program.h"
+#include "tests/compare/commands/called.h"
 
 namespace assay {
 namespace {
@@ -18,14 +18,10 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-std::string printed_by(std::vector<std::string> words) {
-  words.insert(words.begin(), "assay");
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(program_main(static_cast<int>(argv.size()), argv.data()), 0);
-  std::fflush(stdout);
-  return testing::internal::GetCapturedStdout();
+std::string printed_by(const std::vector<std::string>& words) {
+  const Said said = assay_called(words);
+  EXPECT_EQ(said.status, 0) << said.err;
+  return said.out;
 }
 
 // What bash offers for the last of the words after `assay`, one candidate a line.
