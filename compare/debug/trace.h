@@ -60,10 +60,11 @@ struct Trace {
   int64_t row = 0, col = 0;
   std::vector<TraceRow> steps, outputs;
   std::optional<Slice> slice;  // of subjects that run compiled kernels
-  std::string no_slice;   // why there is none although it was asked for; empty where the subject has none
-  std::string unpinned;   // N16.13: why the subject's bits of d are not pinned; empty: they are
-  bool inside = false;    // unpinned: this element of d lies inside the bound
-  bool differs() const {  // not where what is wrong belongs to no element: offsets
+  std::string no_slice;  // why there is none although it was asked for; empty where the subject has none
+  std::string unpinned;  // N16.13: why the subject's bits of d are not pinned; empty: they are
+  bool inside = false;   // unpinned: this element of d lies inside the bound
+  // Not where what is wrong belongs to no element, as offsets do.
+  bool differs() const {
     const auto any = [](const std::vector<TraceRow>& rows) {
       return std::any_of(rows.begin(), rows.end(), [](const TraceRow& r) { return r.differs(); });
     };
