@@ -16,8 +16,8 @@ struct TeKernel {
 // Resolves flavour=te. Does not look at Problem::flavour or at the Numerics already in the Problem.
 TeKernel te_kernel(const Problem&);
 
-// Why no subject is asked to run it: it has flavour=te, and TransformerEngine has no kernel for it. Else
-// empty.
+// Why a run refuses the Problem: its flavour is te, and TransformerEngine has no kernel for it. Empty
+// otherwise.
 std::string te_rejection(const Problem&);
 
 // N16.12: whether operands of this format reach Hopper's tensor cores dequantized to bf16.

@@ -63,12 +63,9 @@ struct Trace {
   std::string no_slice;  // why there is none although it was asked for; empty where the subject has none
   std::string unpinned;  // N16.13: why the subject's bits of d are not pinned; empty: they are
   bool inside = false;   // unpinned: this element of d lies inside the bound
-  // Not where what is wrong belongs to no element, as offsets do.
+  // False where what is wrong belongs to no element, such as an offset.
   bool differs() const {
-    const auto any = [](const std::vector<TraceRow>& rows) {
-      return std::any_of(rows.begin(), rows.end(), [](const TraceRow& r) { return r.differs(); });
-    };
-    return any(steps) || any(outputs);
+    return std::ranges::any_of(steps, &TraceRow::differs) || std::ranges::any_of(outputs, &TraceRow::differs);
   }
 };
 

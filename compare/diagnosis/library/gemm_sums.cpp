@@ -134,7 +134,7 @@ struct EpilogueRow {
   int64_t (*c_at)(int64_t n, int64_t m, Shape of) = own_place;
 };
 bool has_bias(const Gemm& g, Encoding) { return g.bias.has_value(); }
-// Of FP32 a second rounding changes nothing, and FP8 saturates.
+// FP32 is not rounded a second time, and FP8 saturates.
 bool rounds_twice(Encoding out) { return out == Encoding::bf16 || out == Encoding::f16; }
 constexpr EpilogueRow kEpilogue[] = {
     {"bias_by_row", "the bias goes along the other axis: a row of d takes the number of its row", has_bias,

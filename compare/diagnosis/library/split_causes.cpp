@@ -97,12 +97,15 @@ std::vector<SumRow> sum_rows() {
 
 // The planes of offsets that a row spoils: all, those of scales, or that of the elements.
 enum class Sums : uint8_t { all, scales, elements };
-constexpr std::pair<Sums, std::string_view> kSums[] = {
-    {Sums::all, ""}, {Sums::scales, ", those of scales only"}, {Sums::elements, ", those of elements only"}};
+struct SpoiledSums {
+  Sums which;
+  std::string_view id, words;
+};
+constexpr SpoiledSums kSums[] = {{Sums::all, "", ""},
+                                 {Sums::scales, ",scales", ", those of scales only"},
+                                 {Sums::elements, ",elements", ", those of elements only"}};
 
-MaybePlanes wrong_sums(const SumRow& row, Sums which, const Problem&, const Planes&,
-                       const Planes& right_planes, const RunLine&) {
-  Planes made = right_planes;
+MaybePlanes wrong_sums(const SumRow& row, Sums which, Planes made) {
   bool changed = false;
   for (PlaneData& plane : made) {
     const bool of_scales = plane.plane.name.ends_with("scale_offsets");
@@ -212,14 +215,12 @@ std::vector<SplitCause> split_causes(const Problem& split) {
   const bool of_scales = std::ranges::any_of(
       output_planes(split), [](const Plane& plane) { return plane.name.ends_with("scale_offsets"); });
   for (const SumRow& row : sum_rows())
-    for (const auto& [which, words] : kSums) {
-      if (which != Sums::all && !of_scales) continue;  // only the elements have offsets
-      out.push_back({fmt::format("split.offsets={}{}", row.id,
-                                 which == Sums::all      ? ""
-                                 : which == Sums::scales ? ",scales"
-                                                         : ",elements"),
-                     fmt::format("{}{}", row.title, words), "N14.3",
-                     std::bind_front(wrong_sums, row, which)});
+    for (const SpoiledSums& of : kSums) {
+      if (of.which != Sums::all && !of_scales) continue;  // only the elements have offsets
+      out.push_back({fmt::format("split.offsets={}{}", row.id, of.id),
+                     fmt::format("{}{}", row.title, of.words), "N14.3",
+                     [row, which = of.which](const Problem&, const Planes&, const Planes& right,
+                                             const RunLine&) { return wrong_sums(row, which, right); }});
     }
   if (op->vary == Vary::last)
     out.push_back(

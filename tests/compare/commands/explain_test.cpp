@@ -339,7 +339,7 @@ TEST(Explain, CompactPaddingThatASubjectDidNotClear) {
   }
 }
 
-// Offsets are no element's: no element stands on the screen, and none in the other forms.
+// Offsets belong to no element, so neither the screen nor the JSON shows one.
 TEST(Explain, WrongOffsetsHaveNoElement) {
   const std::string line = "split mxfp8 96x64 bf16 groups=32,32,32 dir=row";
   const auto explained = [&](const char* plane) {

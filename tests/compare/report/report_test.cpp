@@ -293,7 +293,7 @@ TEST(Report, ForeignTextRemainsTextInTheCauseAlone) {
   EXPECT_EQ(cause_text(b), "  cause    said\n\\x3a:warning::one\\x1b[31m\n  hint     \\x1b[0m\n");
 }
 
-// A screen has foreign text in other places than the cause of its first claim.
+// The cause of the first claim is not the only place of a screen that holds foreign text.
 TEST(Report, ForeignTextRemainsTextOnAWholeScreen) {
   const std::string foreign = "::error::said\x1b[31m";
   Verdict v;
