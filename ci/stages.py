@@ -234,21 +234,50 @@ STAGES = {"check": stage_check, "cpu": stage_cpu, "tidy": stage_tidy, "cuda": st
           "race": stage_race, "mpi": stage_mpi, "python": stage_python, "faults": stage_faults}
 
 
+# The first three begin every run: they say what a newcomer's commands would. The others take turns at who is next.
+ALWAYS = ("check", "cpu", "tidy")
+
+
+def in_turn(names, head):
+    """The stages `names` in the order in which one commit runs them: ALWAYS first, the others from the one on that its id `head` chooses."""
+    first, others = [name for name in names if name in ALWAYS], [name for name in names if name not in ALWAYS]
+    turn = int(head or "0", 16) % max(1, len(others))
+    return first + others[turn:] + others[:turn]
+
+
+def run_stages(names, stages, args, minutes, clock=time.monotonic):
+    """Runs stages, none of which begins once `minutes` are over (None: no end). Returns their tally, in which each that did not begin counts as skipped, and the
+    rows of a table of them all."""
+    begun, total, rows, skipped = clock(), Tally(), [], []
+    for name in names:
+        start = clock()
+        if minutes is not None and start - begun >= 60 * minutes:
+            tally = Tally(skipped=1)
+            skipped.append(name)
+        else:
+            print(f"\n== {name}: {stages[name].__doc__.strip()}", flush=True)
+            tally = stages[name](args)
+        total += tally
+        rows.append(f"{name:<10} {str(tally):<40} {clock() - start:7.1f} s")
+    if skipped:
+        rows.append(f"No stage begins after {minutes:g} minutes. Not run: {', '.join(skipped)}. Type:  ci/run --only {','.join(skipped)}")
+    return total, rows
+
+
 def main():
     parser = argparse.ArgumentParser(prog="ci/run", description=__doc__)
-    parser.add_argument("--only", default=",".join(STAGES), help=f"stages, of {','.join(STAGES)}")
-    parser.add_argument("--nightly", action="store_true", help="every fault, not a rotating few")
+    parser.add_argument("--only", help=f"stages, in this order, of {','.join(STAGES)}")
+    parser.add_argument("--nightly", action="store_true", help="every stage, each with all that it has, not a rotating few")
+    parser.add_argument("--minutes", type=float, help="no stage begins after so many minutes; 25 without --only and --nightly, else no end")
     args = parser.parse_args()
-    names = args.only.split(",")
+    names = args.only.split(",") if args.only else list(STAGES)
     if unknown := set(names) - set(STAGES):
         parser.error(f"no stage {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
-    total, rows = Tally(), []
-    for name in names:
-        print(f"\n== {name}: {STAGES[name].__doc__.strip()}", flush=True)
-        start = time.monotonic()
-        tally = STAGES[name](args)
-        total += tally
-        rows.append(f"{name:<10} {str(tally):<40} {time.monotonic() - start:7.1f} s")
+    if not args.only and not args.nightly:
+        args.minutes = 25 if args.minutes is None else args.minutes
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        names = in_turn(names, head)
+    total, rows = run_stages(names, STAGES, args, args.minutes)
     print("\n== all stages", *rows, sep="\n")
     finish(total)
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """What ci/mutants and ci/faults stand on: an edit that does not compile in a folded build is left to a build of its own, the sources pass before any edit is judged alone, and
-runs leave nothing in the temporary folder; and what ci/hunt counts. With programs that are scripts and a compiler that is a function; given a test program of a build, also that it leaves nothing.
+runs leave nothing in the temporary folder; what ci/hunt counts; and which stages of ci/run begin. With programs that are scripts and a compiler that is a function; given a test program of a build, also that it leaves nothing.
 
     tests/self/mutants/test_judges.py [TEST_PROGRAM]
 
 The last line is `N passed, N failed, N skipped`.
 """
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import os
 import pathlib
 import subprocess
@@ -20,6 +22,7 @@ import fold  # noqa: E402
 import folded_build  # noqa: E402
 import mutant_build  # noqa: E402
 import mutant_suites  # noqa: E402
+import stages  # noqa: E402
 from tally import Tally, finish  # noqa: E402
 
 kSource = """int one(int n) {
@@ -133,8 +136,39 @@ def lines_of_a_hunt(folder):
     return [] if counted == (798, 1, 0) else [f"lines, findings and lines of no folder: {counted}"]
 
 
+def turns_of_stages(folder):
+    """Each stage is once the next after those that begin every run; the others follow it in their order."""
+    names = ["check", "cpu", "tidy", "cuda", "asan", "race"]
+    turns = [stages.in_turn(names, head) for head in ("9c", "9d", "9e", "")]
+    wanted = [names[:3] + others for others in (["cuda", "asan", "race"], ["asan", "race", "cuda"], ["race", "cuda", "asan"], ["cuda", "asan", "race"])]
+    return [] if turns == wanted and stages.in_turn(["cpu"], "9c") == ["cpu"] else [f"turns {turns}"]
+
+
+def late_stages(folder):
+    """A stage that does not begin in time counts as skipped and is named; one that has begun goes on."""
+    now, begun = [0], []
+
+    def stage(name, seconds):
+        def run(args):
+            now[0] += seconds
+            begun.append(name)
+            return Tally(passed=5)
+        run.__doc__ = "A stage."
+        return run
+
+    known = {name: stage(name, 400) for name in ("a", "b", "c", "d")}
+    with contextlib.redirect_stdout(io.StringIO()):
+        late = stages.run_stages(list(known), known, None, 10, lambda: now[0])
+        whole = stages.run_stages(list(known), known, None, None, lambda: now[0])
+    problems = [] if late[0] == Tally(passed=10, skipped=2) and begun == ["a", "b", "a", "b", "c", "d"] else [f"{late[0]}, begun {begun}"]
+    problems += [] if "Not run: c, d. Type:  ci/run --only c,d" in late[1][-1] and len(late[1]) == 5 else [f"rows {late[1]}"]
+    return problems + ([] if whole[0] == Tally(passed=20) and len(whole[1]) == 4 else [f"without an end: {whole}"])
+
+
 def main():
     cases = {
+        "turns of stages": turns_of_stages,
+        "stages that are late": late_stages,
         "lines of a hunt": lines_of_a_hunt,
         "what a folded build blames": blamed_in_a_folded_build,
         "a test that fails with nothing edited": of_judges(unedited_fails),
