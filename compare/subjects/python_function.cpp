@@ -29,6 +29,7 @@ namespace assay {
 namespace {
 
 constexpr char kServe[] = "from assay._serve_program import main; main()";
+constexpr size_t kMostAnswer = size_t{1} << 20;  // bytes of the line of an answer
 
 // The time in which an interpreter had to answer is over.
 struct Late {};
@@ -84,15 +85,18 @@ class Interpreter {
     for (const ConstBuffer& b : planes) sent = sent && write_all(b.bytes.data(), b.bytes.size());
     return sent;
   }
-  // The line of an answer, or nothing once the other side has ended.
+  // The line of an answer, whose status is "ok" or which has a reason; nothing once the other side has ended.
   std::optional<json::Value> answer() {
     std::string text;
     for (char c = 0; c != '\n';) {
       if (!read_all(&c, 1)) return {};
+      if (text.size() == kMostAnswer) throw unexpected("a line of more than 1 MiB", text);
       if (c != '\n') text += c;
     }
     const auto value = json::parse(text);
-    if (!value) throw std::runtime_error("the interpreter answered what is not JSON: " + text.substr(0, 200));
+    if (!value) throw unexpected("what is not JSON", text);
+    if (value->text("status") != "ok" && value->text("why").empty())
+      throw unexpected("neither \"ok\" nor a reason", text);
     return *value;
   }
   bool read_all(void* to, size_t size) {
@@ -118,6 +122,9 @@ class Interpreter {
  private:
   using Clock = std::chrono::steady_clock;
 
+  static std::runtime_error unexpected(const char* found, const std::string& text) {
+    return std::runtime_error(fmt::format("the interpreter answered {}: {}", found, text.substr(0, 200)));
+  }
   void wait_for_bytes() const {
     if (!deadline_) return;
     for (;;) {

@@ -49,5 +49,29 @@ TEST(PythonFunction, OneThatAnswersInPiecesIsHeard) {
   EXPECT_TRUE((*make_python_subject("kernels:mxfp8", "", 10))->present().yes);
 }
 
+// What the subject throws at the first question; empty: nothing.
+std::string trouble_of(const std::string& script) {
+  const Interpreters speaks(script);
+  try {
+    (void)(*make_python_subject("kernels:mxfp8", "", 10))->supports(*parse_line("quantize mxfp8 1x32 bf16"));
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(PythonFunction, AnAnswerOfAnotherFormIsSaidSo) {
+  const std::string ok = "echo '{\"status\": \"ok\"}'; read line; ";
+  const std::string said = "the interpreter answered ";
+  for (const std::string& before : {std::string("#!/bin/sh\n"), "#!/bin/sh\n" + ok}) {
+    EXPECT_EQ(trouble_of(before + "echo hello"), said + "what is not JSON: hello");
+    for (const char* none : {"{}", "[]", "7", R"({"status": "raised"})", R"({"status": 3, "why": ""})"})
+      EXPECT_EQ(trouble_of(before + "echo '" + none + "'"), said + R"(neither "ok" nor a reason: )" + none);
+    EXPECT_EQ(trouble_of(before + "exec yes ' ' | tr -d '\\n'"),
+              said + "a line of more than 1 MiB: " + std::string(200, ' '));
+  }
+  EXPECT_EQ(trouble_of("#!/bin/sh\n" + ok + ok), "");
+}
+
 }  // namespace
 }  // namespace assay
