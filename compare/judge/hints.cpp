@@ -134,6 +134,13 @@ std::vector<uint32_t> logical_codes(const PlaneData& data, const Plane& plane) {
   return out;
 }
 
+// Whether the plane consists of whole tiles of 128 x 4 scales, so that it can stand in GEMM order (N6.3).
+bool has_whole_tiles(const Plane& plane) {
+  const Shape s = plane.padded;
+  return plane.tiles_by_columns() ? s.rows % 4 == 0 && s.cols % 128 == 0
+                                  : s.rows % 128 == 0 && s.cols % 4 == 0;
+}
+
 std::string order(const Pattern& p) {
   const Shape s = p.plane.logical;
   if (p.c.differing.size() < 2 || s.count() < 4) return {};
@@ -148,7 +155,7 @@ std::string order(const Pattern& p) {
   if (p.plane.layout == ScaleLayout::gemm || p.plane.name.ends_with(".scale_inv")) {
     Plane other = p.plane;
     other.layout = p.plane.layout == ScaleLayout::gemm ? ScaleLayout::compact : ScaleLayout::gemm;
-    if (other.padded.count() % 512 == 0 && logical_codes(*p.c.got, other) == want)
+    if (has_whole_tiles(other) && logical_codes(*p.c.got, other) == want)
       return other.layout == ScaleLayout::gemm
                  ? "the right scales, but in GEMM order; the line asks for compact order (N6.2, N6.3)"
                  : "the right scales, but in compact order; the line asks for GEMM order (N6.3)";

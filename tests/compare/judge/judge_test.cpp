@@ -270,6 +270,15 @@ TEST(Judge, HintsThatChanceCouldMakeAreNotGiven) {
                    "another order"));
 }
 
+TEST(Judge, ScalesThatAreNoTilesHaveNoGemmOrder) {
+  // 1 x 65,536 scales are as many as 128 tiles have, and a search for them in GEMM order would leave the
+  // plane.
+  const std::string hint = hint_after("quantize fp8_block 1x65536 bf16 dir=col", [](auto& g) {
+    for (int64_t c = 0; c < 65536; c += 7) flip(g, "col.scale_inv", 0, c, static_cast<uint32_t>(c % 5 + 1));
+  });
+  EXPECT_EQ(hint.find("GEMM"), std::string::npos) << hint;
+}
+
 TEST(Judge, AFactorIsNamed) {
   const auto scaled = [](const std::vector<float>& by) {
     return [=](auto& g) {
