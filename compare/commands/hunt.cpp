@@ -139,6 +139,7 @@ class Hunt {
     const std::vector<Problem> own = lines_.with_words(subjects_.find(options_.subject)->own_words());
     if (!own.empty()) batch(own);
     if (!known.empty()) batch(known);
+    if (lines_.covered().empty() && !over()) batch(lines_.near_plain());
     ended("first", 0);
   }
 

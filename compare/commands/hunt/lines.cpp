@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "compare/choices/choices.h"
 #include "compare/choices/data.h"
 #include "compare/choices/tensors.h"
+#include "compare/choices/values.h"
 #include "contract/line.h"
 #include "contract/tracer.h"
 
@@ -70,6 +73,39 @@ std::vector<Problem> Lines::first() const {
         const std::optional<Problem> p = square(d);
         if (p && std::find(out.begin(), out.end(), *p) == out.end()) out.push_back(*p);
       }
+  return out;
+}
+
+// The draft's own line, and those with one choice of a key. Fills and seeds say nothing of what a subject runs.
+void Lines::add_single_choices(const Draft& draft, std::vector<Problem>& out) const {
+  const std::optional<Problem> own = square(draft);
+  if (!own) return;
+  out.push_back(*own);
+  std::set<std::string_view> seen;
+  for (const KeyValue& v : key_values(*own)) {
+    const KeyInfo* key = choices::key_of(draft.op, v.name);
+    if (!key || v.name == "fill" || v.name == "seed" || !seen.insert(v.name).second) continue;
+    for (const choices::ValueClass& c : choices::classes_of(*key)) {
+      Draft d = draft;
+      d.keys[std::string(v.name)] = c.values.front();
+      if (auto p = square(d); p && *p != *own) out.push_back(*std::move(p));
+    }
+  }
+}
+
+std::vector<Problem> Lines::near_plain() {
+  std::vector<Problem> out;
+  for (auto& [group, drawer] : drawers_) {
+    for (const char* dir : {"", "row", "col"}) {
+      Draft d = drawer.plain();
+      if (*dir) d.keys["dir"] = dir;
+      add_single_choices(d, out);
+    }
+    for (const std::string& choice : drawer.positional_choices())
+      if (choice.find(" format=") != std::string::npos)
+        if (const auto pair = drawer.with(drawer.plain(), {choices::wish_of(choice)}))
+          add_single_choices(pair->draft, out);
+  }
   return out;
 }
 

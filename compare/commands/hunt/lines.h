@@ -35,6 +35,8 @@ class Lines {
   void look_at_values(Subject& reference);
   // First of all, for every op with a format, the plain lines that subjects of narrow support may run.
   std::vector<Problem> first() const;
+  // For a subject that runs none of those: the plain lines, also of two formats, with one choice of a key.
+  std::vector<Problem> near_plain();
   // Lines with the words of a subject (Subject::own_words) in several sizes; none where they name no line, or
   // one of no group of this search.
   std::vector<Problem> with_words(const std::string& words) const;
@@ -76,6 +78,7 @@ class Lines {
   size_t cover(const Problem&, bool ran);
   bool new_values(const Problem&);
   std::optional<Problem> square(const choices::Draft&) const;
+  void add_single_choices(const choices::Draft&, std::vector<Problem>& out) const;
   std::vector<choices::GroupChoices> choices(const Problem&) const;
   size_t fresh(const Problem&);
   void plan(const Problem&);
