@@ -1,10 +1,13 @@
 // `assay explain <line>`: runs the subject twice, and looks for the cause of what differs from the reference.
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "compare/commands/explain/differing_runs.h"
 #include "compare/commands/explain/session.h"
 #include "compare/commands/options.h"
 #include "compare/debug/trace.h"
+#include "compare/judge/cases.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/memory.h"
 #include "compare/process/pool.h"
@@ -28,6 +31,18 @@ int look_closer(ExplainSession& s, Diagnosis& d, const Problem& problem, const S
                        {},      s.options.environment, s.options.timeout};
   if (auto traced = trace(t, s.subjects); traced && traced->differs()) d.trace = std::move(*traced);
   return reduce(s, d, problem, s.options.subject, s.subjects, subject.argument());
+}
+
+// What a run says of the line where every element is as it should be: a claim that fails all the same, such
+// as memory that was to stay as it was.
+std::optional<Breach> other_breach(const ExplainSession& s, const Problem& problem) {
+  RunSettings settings;
+  settings.subjects = {s.options.subject};
+  settings.claims.environment = s.options.environment;
+  settings.timeout = s.options.timeout;
+  for (const Verdict& v : run_one(problem, s.subjects, settings))
+    if (v.outcome == Outcome::failed && !v.breaches.empty()) return v.breaches.front();
+  return {};
 }
 
 int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
@@ -61,6 +76,11 @@ int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
   d->argument = name == "host" ? "" : subject.argument();
   d->command =
       "assay explain " + shell_quoted(to_line(problem)) + (d->argument.empty() ? "" : " " + d->argument);
+  const bool equal = d->confidence == Confidence::equal && seen.ran && !interrupted();
+  if (const auto b = equal ? other_breach(s, problem) : std::nullopt)
+    return s.fail(fmt::format("{}: every element is as it should be, but the claim {}{} fails: {}", name,
+                              b->claim, b->plane.empty() ? "" : " of " + b->plane, b->message),
+                  1);
   if (repeats)
     if (const int status = look_closer(s, *d, problem, subject)) return status;
   return report(s, *d);

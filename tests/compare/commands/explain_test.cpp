@@ -339,6 +339,21 @@ TEST(Explain, CompactPaddingThatASubjectDidNotClear) {
   }
 }
 
+// `run` fails there by a claim of its own, and its report says to type `explain`.
+TEST(Explain, MemoryBeyondTheMembersThatASubjectCleared) {
+  const Told told = explain_subject("split mxfp8 96x64 bf16 groups=64,32 capacity=7000 dir=row",
+                                    [](auto&, auto out, const Environment& env) {
+                                      const Buffer& data = *fakes::output(out, "row.data");
+                                      data.bytes.back() = std::byte{env.poison} ^ std::byte{0xFF};
+                                    });
+  EXPECT_EQ(told.status, 1);
+  EXPECT_EQ(told.text, "");
+  EXPECT_NE(told.error.find("every element is as it should be, but the claim untouched of row.data fails: "
+                            "byte 855 beyond the members was written"),
+            std::string::npos)
+      << told.error;
+}
+
 // Offsets belong to no element, so neither the screen nor the JSON shows one.
 TEST(Explain, WrongOffsetsHaveNoElement) {
   const std::string line = "split mxfp8 96x64 bf16 groups=32,32,32 dir=row";
