@@ -76,7 +76,8 @@ std::vector<Problem> Lines::first() const {
   return out;
 }
 
-// The draft's own line, and those with one choice of a key. Fills and seeds say nothing of what a subject runs.
+// The draft's own line, and those with one choice of a key. Fills and seeds say nothing of what a subject
+// runs.
 void Lines::add_single_choices(const Draft& draft, std::vector<Problem>& out) const {
   const std::optional<Problem> own = square(draft);
   if (!own) return;

@@ -10,7 +10,7 @@
 
 #include "compare/diagnosis/library/group_offsets.h"
 #include "compare/diagnosis/library/hypotheses.h"
-#include "compare/diagnosis/library/split_causes.h"
+#include "compare/diagnosis/library/whole_causes.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -38,10 +38,13 @@ constexpr const char* kLines[] = {
     "quantize {} 200x200 bf16 element=e3m2 packing=packed",
 };
 
-// Lines of other ops, likewise.
+// Lines of other ops, and quantizes with causes of the whole line, likewise.
 constexpr const char* kOtherLines[] = {
+    "quantize mxfp8 64x64 bf16",
+    "quantize nvfp4/mxfp8 64x64 bf16 col_source=row_dequantized",
     "split mxfp8 320x128 bf16 groups=100,130,90",
     "split fp8_delayed 32x96 bf16 vary=last groups=32,64",
+    "split fp8_delayed 96x32 bf16 groups=32,64",
     "gemm a=nvfp4 b=nvfp4 40x40x80",
     "gemm a=mxfp8 b=mxfp8 40x40x168",
     "gemm a=fp8_current b=fp8_current 40x40x100 op=NT alpha=0.5",
@@ -156,8 +159,8 @@ std::vector<std::pair<string, Row>> rows_of_others() {
     if (!p) continue;
     for (const OffsetCause& cause : offset_causes(*p))
       if (cause.shown) add(*p, cause.id, cause.title, "N14.3");
-    for (const SplitCause& cause : split_causes(*p)) add(*p, cause.id, cause.title, cause.clause);
-    if (p->as<Split>()) continue;  // the rest is of its members
+    for (const WholeCause& cause : whole_causes(*p)) add(*p, cause.id, cause.title, cause.clause);
+    if (p->as<Split>() || p->as<Quantize>()) continue;  // the rest is of members and directions
     for (const Hypothesis& h : line_hypotheses(*p))
       if (!h.id.starts_with("line.") && !h.id.starts_with("gemm.b.") && !h.id.starts_with("gemm.both."))
         add(*p, h.id, h.title, h.clause);
@@ -185,7 +188,8 @@ string causes_page(std::optional<FormatId> only) {
     out += "\n";
   }
   if (only) return out;
-  out += "## other ops\n\n| name | what is done | op | clause |\n| --- | --- | --- | --- |\n";
+  out +=
+      "## whole tensors, and other ops\n\n| name | what is done | op | clause |\n| --- | --- | --- | --- |\n";
   for (const auto& [name, row] : rows_of_others()) {
     const string more = row.ids.size() > 1 ? fmt::format(" (and {} more)", row.ids.size() - 1) : "";
     out += fmt::format("| `{}` | {}{} | {} | {} |\n", name, escaped(row.title), more,

@@ -167,6 +167,16 @@ constexpr CodeRow kNearestRows[] = {
      "N2.2"},
 };
 
+constexpr CodeRow kE5m2Rows[] = {
+    {"max_448", "codes of E5M2 saturate at 448, the largest value of E4M3",
+     [](const CodeView& c, uint32_t largest) {
+       constexpr uint32_t kCodeOf448 = 0x5F;
+       const bool beyond = magnitude(c) > kCodeOf448 && magnitude(c) <= largest;
+       return beyond ? sign(c) | kCodeOf448 : c.code;
+     },
+     "N2.2"},
+};
+
 Hypothesis& add_code(Rows& rows, const string& id, string title, std::function<uint32_t(const CodeView&)> f,
                      const char* clause = "N2.1") {
   Hypothesis& h = rows.add("code." + id, std::move(title), Stage::code, clause);
@@ -233,6 +243,7 @@ void add_code_rows(Rows& rows) {
     add_table(rows, kTiesRows);
     add_other_encoding(rows);
     add_table(rows, kNearestRows);
+    if (rows.q.element == Encoding::e5m2) add_table(rows, kE5m2Rows);
   }
   if (is_packed(rows.q) && info(rows.q.element).bits == 4) add_table(rows, kPackedRows, Stage::packing);
   add_table(rows, kCodeRows);

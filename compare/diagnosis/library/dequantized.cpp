@@ -135,6 +135,21 @@ constexpr Row kRows[] = {
 constexpr Row kExponentRow = {
     "scale.exponent_field", "the scale's code is placed in an exponent field: 00 gives 0, and FF an infinity",
     "N2.8", Stage::block_scale, as_exponent_field};
+// With a scale FF, which is NaN, as an infinity, and a scale of the value `nan` as NaN.
+template <int nan> double as_value(const Element& e) {
+  Element other = e;
+  if (e.scale_code == 0xFF) other.scale = std::numeric_limits<double>::infinity();
+  if (nan > 0 && e.scale == nan) other.scale = std::numeric_limits<double>::quiet_NaN();
+  return product(other);
+}
+constexpr Row kNanScaleRows[] = {
+    {"scale.nan_as_infinity", "the scale FF, which is NaN, is read as an infinity", "N2.8",
+     Stage::block_scale, as_value<0>},
+    {"scale.nan_by_value=128",
+     "a scale of 128 is taken for NaN, and the code FF for an infinity: the test compares the value and not "
+     "the code",
+     "N2.8", Stage::block_scale, as_value<128>},
+};
 // A scale of E4M3 whose exponent field is 0, with a fraction of the other kind: `leading` times 8 and the
 // fraction, times a power of two.
 template <int leading, int exponent> double as_normal(const Element& e) {
@@ -262,7 +277,10 @@ std::vector<Hypothesis> dequantize_hypotheses(const Problem& problem) {
   });
   if (scales != inputs.end()) {
     for (const Row& row : kRows) add(row);
-    if (scales->encoding == Encoding::e8m0) add(kExponentRow);
+    if (scales->encoding == Encoding::e8m0) {
+      add(kExponentRow);
+      for (const Row& row : kNanScaleRows) add(row);
+    }
     if (scales->encoding == Encoding::e4m3)
       for (const Row& row : kSubnormalScaleRows) add(row);
     if (scales->encoding == Encoding::f32)

@@ -12,6 +12,7 @@
 #include "compare/arithmetic/encode.h"
 #include "compare/diagnosis/library/fitted_forms.h"
 #include "compare/diagnosis/library/rows.h"
+#include "compare/diagnosis/patterns/layouts.h"
 
 namespace assay {
 
@@ -251,10 +252,18 @@ std::optional<Hypothesis> scale_times(const string& id, const Problem& lane, Dir
 }
 
 // "layout.data:transposed" (compare/diagnosis/patterns/layouts.h).
-std::optional<Hypothesis> laid_out(const string& id, const Problem&, Direction) {
-  const string how = id.substr(string("layout.").size());
-  Hypothesis h = row_of(id, how.find(":nibbles") != string::npos ? packing : layout, "N6.1",
-                        "the place of codes: " + how);
+std::optional<Hypothesis> laid_out(const string& id, const Problem& lane, Direction) {
+  const string how = id.substr(string("layout.").size()), stem = how.substr(0, how.find(':'));
+  string title = "the place of codes: " + how;
+  if (stem.size() < how.size())
+    for (const Plane& plane : output_planes(lane)) {
+      if (!plane.name.ends_with("." + stem)) continue;
+      const auto fit = layout_named(how.substr(stem.size() + 1), plane);
+      if (!fit) return {};
+      title = fmt::format("{}: {}", stem, fit->description);
+    }
+  Hypothesis h =
+      row_of(id, how.find(":nibbles") != string::npos ? packing : layout, "N6.1", std::move(title));
   h.layout = how;
   return h;
 }

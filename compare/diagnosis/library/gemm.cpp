@@ -148,9 +148,9 @@ uint32_t inverse(Encoding e, uint32_t code) {
 void invert(const Seen& s) {
   s.grid.fill([&](int64_t i, int64_t j) { return inverse(s.grid.plane().encoding, s.grid.code(i, j)); });
 }
+uint32_t code_of_one(Encoding e) { return e == Encoding::e8m0 ? 127 : nearest_code(e, 1); }
 void leave_out(const Seen& s) {
-  const Encoding e = s.grid.plane().encoding;
-  s.grid.fill([&](int64_t, int64_t) { return e == Encoding::e8m0 ? 127 : nearest_code(e, 1); });
+  s.grid.fill([&](int64_t, int64_t) { return code_of_one(s.grid.plane().encoding); });
 }
 void take_from_other(const Seen& s) {
   if (!s.other || s.other->plane().encoding != s.grid.plane().encoding ||
@@ -223,6 +223,16 @@ constexpr Row kRows[] = {
      }},
     {"scales_left_out", "{}: codes are not scaled", "N16.1", Stage::block_scale, Part::scales, always,
      leave_out},
+    {"scales_left_out_at_end", "{}: codes of the last block of K, which is not whole, are not scaled",
+     "N16.1", Stage::block_scale, Part::scales,
+     [](const Problem& p, Side side, const Plane& plane) {
+       return has_blocks(p, side, plane) &&
+              p.as<Gemm>()->k % length_of(operand(p, side).quantizer.block) != 0;
+     },
+     [](const Seen& s) {
+       const uint32_t one = code_of_one(s.grid.plane().encoding);
+       s.grid.fill([&](int64_t i, int64_t j) { return j + 1 < s.grid.blocks() ? s.grid.code(i, j) : one; });
+     }},
     {"scales_inverted", "{}: codes are divided by their scales", "N16.1", Stage::block_scale, Part::scales,
      invertible, invert},
     {"scales_of_other", "{}: the scales are those of the other operand", "N16.1", Stage::block_scale,

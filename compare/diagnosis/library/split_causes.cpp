@@ -1,4 +1,4 @@
-#include "compare/diagnosis/library/split_causes.h"
+#include "compare/diagnosis/library/whole_causes.h"
 
 #include <algorithm>
 #include <functional>
@@ -177,6 +177,37 @@ void put_member(Planes& made, const Planes& longer, size_t m) {
   }
 }
 
+// Elements of the members stand as in one matrix of all of them, transposed where the plane is; what lies
+// beyond the members stays.
+MaybePlanes as_one_matrix(Direction d, const Problem&, const Planes&, const Planes& right, const RunLine&) {
+  Planes made = right;
+  bool changed = false;
+  for (PlaneData& data : made) {
+    if (data.plane.direction != d || !data.plane.name.ends_with(".data")) continue;
+    const std::vector<std::byte> before = data.bytes;
+    int64_t width = 0, first = 0;
+    for (const Member& m : data.plane.members) width += m.logical.cols;
+    for (const Member& m : data.plane.members) {
+      for (int64_t r = 0; r < m.logical.rows; ++r)
+        for (int64_t c = 0; c < m.logical.cols; ++c)
+          set_code(data.plane, data.bytes, r * width + first + c,
+                   code_at(data.plane, before, m.offset + r * m.padded.cols + c));
+      first += m.logical.cols;
+    }
+    changed |= data.bytes != before;
+  }
+  return changed ? MaybePlanes(std::move(made)) : std::nullopt;
+}
+
+// Whether the elements of that direction lie beside each other in one matrix of all members, and each takes
+// a whole number of bytes.
+bool are_beside(const Split& op, const Problem& split, Direction d) {
+  const auto& q = split.quantizer(d);
+  if (!q || is_packed(*q)) return false;
+  const bool transposed = d == Direction::col && info(q->format).column_data == ColumnData::transposed;
+  return transposed ? op.vary == Vary::none || op.vary == Vary::first : op.vary == Vary::last;
+}
+
 MaybePlanes tail_reads_on(const Problem& p, const Planes& inputs, const Planes& right, const RunLine& run) {
   Planes made = right;
   const PlaneData* x = find_plane(inputs, "x");
@@ -199,8 +230,8 @@ MaybePlanes tail_reads_on(const Problem& p, const Planes& inputs, const Planes& 
 
 }  // namespace
 
-std::vector<SplitCause> split_causes(const Problem& split) {
-  std::vector<SplitCause> out;
+std::vector<WholeCause> split_causes(const Problem& split) {
+  std::vector<WholeCause> out;
   const Split* op = split.as<Split>();
   if (!op || op->members.size() < 2) return out;
   const auto given = [](const std::optional<Quantizer>& q) {
@@ -211,14 +242,14 @@ std::vector<SplitCause> split_causes(const Problem& split) {
       for (const bool elements : {false, true})
         out.push_back({fmt::format("split.given_of={}{}", row.id, elements ? ",elements" : ""),
                        fmt::format("{}{}", row.title, elements ? "; the scale that is stored is right" : ""),
-                       "N14.4", std::bind_front(given_of, row, elements)});
+                       "N14.4", Stage::input, std::bind_front(given_of, row, elements)});
   const bool of_scales = std::ranges::any_of(
       output_planes(split), [](const Plane& plane) { return plane.name.ends_with("scale_offsets"); });
   for (const SumRow& row : sum_rows())
     for (const SpoiledSums& of : kSums) {
       if (of.which != Sums::all && !of_scales) continue;  // only the elements have offsets
       out.push_back({fmt::format("split.offsets={}{}", row.id, of.id),
-                     fmt::format("{}{}", row.title, of.words), "N14.3",
+                     fmt::format("{}{}", row.title, of.words), "N14.3", Stage::input,
                      [row, which = of.which](const Problem&, const Planes&, const Planes& right,
                                              const RunLine&) { return wrong_sums(row, which, right); }});
     }
@@ -226,13 +257,20 @@ std::vector<SplitCause> split_causes(const Problem& split) {
     out.push_back(
         {"split.column_slices",
          "members are read as slices of the columns of one matrix, though they lie one after the other",
-         "N14.1", column_slices});
+         "N14.1", Stage::input, column_slices});
+  for (const Direction d : kDirections)
+    if (are_beside(*op, split, d))
+      out.push_back(
+          {fmt::format("split.as_one_matrix={}", name_of(d)),
+           fmt::format("elements of {} stand as in one matrix of all members, not member after member",
+                       d == Direction::row ? "rows" : "columns"),
+           "N14.2", Stage::layout, std::bind_front(as_one_matrix, d)});
   const bool stacked = op->vary == Vary::none || op->vary == Vary::first;
   if (stacked && split.col && info(split.col->format).has_blocks() && !is_square(split.col->block) &&
       split.col_source == ColSource::original && split.col->format != FormatId::nvfp4)
     out.push_back({"split.tail_reads_on",
                    "the last block of a member's columns reads on into the rows of the next member", "N14.2",
-                   tail_reads_on});
+                   Stage::input, tail_reads_on});
   return out;
 }
 

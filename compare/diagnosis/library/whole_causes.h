@@ -1,5 +1,6 @@
-// What a kernel may read for the members of a split in place of their own, and how it may add their sizes
-// wrongly (N14): causes of a whole case.
+// Causes that no direction of one tensor, and no member of a split, shows by itself: what columns are made of
+// (N13), parts of blocks that have scales of their own, what a kernel reads for the members of a split in
+// place of their own, where it puts their elements, and how it adds their sizes wrongly (N14).
 #pragma once
 #include <functional>
 #include <optional>
@@ -7,20 +8,26 @@
 #include <vector>
 
 #include "compare/arithmetic/attention_core.h"
+#include "compare/diagnosis/diagnosis.h"
 #include "contract/problem.h"
 #include "fixtures/inputs.h"
 
 namespace assay {
 
-struct SplitCause {
+struct WholeCause {
   std::string id, title, clause;  // "split.column_slices"
+  Stage stage = Stage::input;
   // The output planes. `right` is what the reference makes of the inputs; a cause may run it on others.
   // Nothing where nothing changes, or the reference fails.
   std::function<std::optional<std::vector<PlaneData>>(const Problem&, const std::vector<PlaneData>& inputs,
                                                       const std::vector<PlaneData>& right, const RunLine&)>
       made;
 };
-// Those that the line can have.
-std::vector<SplitCause> split_causes(const Problem& split);
+// Those that the line can have; none of ops other than quantize and split.
+std::vector<WholeCause> whole_causes(const Problem&);
+
+// For whole_causes.
+std::vector<WholeCause> quantize_causes(const Problem& quantize);
+std::vector<WholeCause> split_causes(const Problem& split);
 
 }  // namespace assay

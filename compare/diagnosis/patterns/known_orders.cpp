@@ -110,21 +110,33 @@ void offer_order(LayoutSearch& search, const Order& order, Shape extent) {
                plane.padded, [&](int64_t o, int64_t k) { return Addresses(place(o, k), o * cols + k); });
 }
 
-// Tensor-core tiles whose groups of 128 lines stand so close that they overlap.
+// Of scales of other lines, which run across these: the tiles along one, with blocks of that many elements.
+template <int block> int64_t stride_of_others(Shape lines) {
+  const int64_t tiles = ceil_div(ceil_div(lines.rows, block), 4);
+  const bool differs = lines.rows > 128 && tiles != ceil_div(lines.cols, 4);
+  return differs ? tiles * 512 : -1;
+}
+
+// Tensor-core tiles whose groups of 128 lines stand at a wrong distance: where it is too small, they overlap.
 struct Overlapping {
   const char *name, *what;
-  // Codes from one group to the next, with `cols` scales along a line; negative where the mistake cannot be.
-  int64_t (*stride)(int64_t cols);
+  // Codes from one group to the next, of so many lines and scales along one; negative where the mistake
+  // cannot be.
+  int64_t (*stride)(Shape lines);
 };
 constexpr Overlapping kOverlapping[] = {
     {"floored", "tiles along a line are counted rounded down",
-     [](int64_t cols) { return cols % 4 != 0 && cols > 4 ? cols / 4 * 512 : -1; }},
+     [](Shape s) { return s.cols % 4 != 0 && s.cols > 4 ? s.cols / 4 * 512 : -1; }},
     {"floored_to_0", "tiles along a line are counted rounded down, to none",
-     [](int64_t cols) { return int64_t{cols < 4 ? 0 : -1}; }},
+     [](Shape s) { return int64_t{s.cols < 4 ? 0 : -1}; }},
     {"one_less", "one tile too few along a line is counted",
-     [](int64_t cols) { return cols % 4 == 0 ? (cols / 4 - 1) * 512 : -1; }},
+     [](Shape s) { return s.cols % 4 == 0 ? (s.cols / 4 - 1) * 512 : -1; }},
     {"groups_close", "128 lines take as much room as their scales without padding",
-     [](int64_t cols) { return cols % 4 != 0 ? 128 * cols : -1; }},
+     [](Shape s) { return s.cols % 4 != 0 ? 128 * s.cols : -1; }},
+    {"of_others_32", "tiles along a line are as many as the other direction's scales of 32 elements have",
+     stride_of_others<32>},
+    {"of_others_16", "tiles along a line are as many as the other direction's scales of 16 elements have",
+     stride_of_others<16>},
 };
 
 // Whether the place of (o, k) is written again, with (o, k) at `within` from the start of its group: by a
@@ -149,9 +161,10 @@ bool is_overwritten(Shape lines, int64_t stride, bool across, int64_t o, int64_t
 void offer_overlapping(LayoutSearch& search, const Overlapping& overlapping) {
   const AddressedCodes& codes = search.codes();
   const Shape lines{codes.outer(codes.plane.logical), codes.along(codes.plane.logical)};
-  const int64_t stride = overlapping.stride(lines.cols);
+  const int64_t stride = overlapping.stride(lines);
   if (stride < 0) return;
   const Order& order = *std::ranges::find(orders(), std::string_view("tiles_128x4"), &Order::name);
+  const bool apart = stride >= round_up(lines.cols, 4) * 128;
   const auto offer = [&](const char* form, const char* what, bool across) {
     search.offer(fmt::format("tiles_128x4_{}{}", overlapping.name, form),
                  fmt::format("tensor-core tiles: {}, and {}", overlapping.what, what), codes.plane.logical,
@@ -161,9 +174,22 @@ void offer_overlapping(LayoutSearch& search, const Overlapping& overlapping) {
                    return Addresses(lost ? -1 : o / 128 * stride + within, codes.right_place(o, k));
                  });
   };
-  offer("", "later lines overwrite earlier ones", false);
+  offer("", apart ? "the last ones lie beyond the plane" : "later lines overwrite earlier ones", false);
   // In a single tile only other lines have the same place.
-  if (lines.cols > 4) offer("_across", "last tiles overwrite those of later lines", true);
+  if (lines.cols > 4 && !apart) offer("_across", "last tiles overwrite those of later lines", true);
+}
+
+// Tensor-core tiles of which the last one along a line keeps its rows in order.
+void offer_plain_last_tile(LayoutSearch& search) {
+  const AddressedCodes& codes = search.codes();
+  const int64_t tiles = ceil_div(codes.along(codes.plane.logical), 4);
+  if (tiles < 2) return;
+  search.offer("tiles_128x4_last_rows",
+               "tensor-core tiles, but the last one along a line has its rows in order", codes.plane.logical,
+               [&, tiles](int64_t o, int64_t k) {
+                 const int64_t right = codes.right_place(o, k);
+                 return Addresses(k / 4 + 1 < tiles ? right : right / 512 * 512 + o % 128 * 4 + k % 4, right);
+               });
 }
 
 // Rows of another pitch.
@@ -187,6 +213,7 @@ void offer_known_orders(LayoutSearch& search) {
     for (const Shape extent : {plane.padded, plane.logical}) offer_order(search, order, extent);
   if (plane.layout != ScaleLayout::gemm) return offer_pitches(search);
   for (const Overlapping& overlapping : kOverlapping) offer_overlapping(search, overlapping);
+  offer_plain_last_tile(search);
 }
 
 }  // namespace assay::patterns

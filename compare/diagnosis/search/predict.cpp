@@ -9,7 +9,7 @@
 
 #include "compare/diagnosis/library/group_offsets.h"
 #include "compare/diagnosis/library/hypotheses.h"
-#include "compare/diagnosis/library/split_causes.h"
+#include "compare/diagnosis/library/whole_causes.h"
 #include "compare/diagnosis/replay/replay.h"
 #include "compare/diagnosis/search/member_scopes.h"
 #include "compare/process/plain_run.h"
@@ -105,7 +105,7 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
       if (!moved) return Error{"this explanation does not apply to " + to_line(problem), 0, ""};
       return std::move(moved->planes);
     }
-  for (const SplitCause& cause : split_causes(problem))
+  for (const WholeCause& cause : whole_causes(problem))
     if (e.ids == std::vector{cause.id}) {
       auto made = cause.made(problem, inputs, *out, run_by(reference));
       if (!made) return Error{"this explanation does not apply to " + to_line(problem), 0, ""};

@@ -10,7 +10,7 @@
 
 #include "compare/arithmetic/places.h"
 #include "compare/diagnosis/library/group_offsets.h"
-#include "compare/diagnosis/library/split_causes.h"
+#include "compare/diagnosis/library/whole_causes.h"
 #include "compare/diagnosis/search/codes.h"
 #include "compare/diagnosis/search/diagnose.h"
 #include "compare/diagnosis/search/member_scopes.h"
@@ -108,19 +108,18 @@ void try_offsets(const JudgedCase& judged_case, const std::vector<PlaneData>& ri
 // Whether the planes hold what came. A kernel may leave anything beyond the members.
 bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made) {
   return beside_came(judged_case, made) && std::ranges::all_of(judged_case.lanes, [&](const JudgedLane& l) {
-           return came(l, planes_of_member(made, *l.lane().member));
+           return came(l, l.lane().member ? planes_of_member(made, *l.lane().member) : made);
          });
 }
 
-// Members that read what is not their own, and wrong sums of their sizes.
-void try_members(const JudgedCase& judged_case, const std::vector<PlaneData>& right,
-                 std::vector<Explanation>& found) {
+void try_whole_causes(const JudgedCase& judged_case, const std::vector<PlaneData>& right,
+                      std::vector<Explanation>& found) {
   const Observation& seen = judged_case.seen;
-  for (const SplitCause& cause : split_causes(seen.problem)) {
+  for (const WholeCause& cause : whole_causes(seen.problem)) {
     if (!judged_case.in_time()) return;
     const auto made = cause.made(seen.problem, seen.inputs, right, run_by(judged_case.reference));
     if (made && all_came(judged_case, *made))
-      found.push_back(explanation_of(cause.id, cause.title, Stage::input, cause.clause, judged_case));
+      found.push_back(explanation_of(cause.id, cause.title, cause.stage, cause.clause, judged_case));
   }
 }
 
@@ -195,13 +194,15 @@ void try_whole_case(const JudgedCase& judged_case, Diagnosis& out) {
   const bool known = out.confidence == Confidence::certain || out.confidence == Confidence::equivalent;
   if (!known) try_columns_of_rows(judged_case, out);
   const Observation& seen = judged_case.seen;
-  if (!seen.problem.as<Split>()) return;
+  const bool split = seen.problem.as<Split>(), single = known && out.explanations.front().ids.size() == 1;
+  if (!split && (single || !seen.problem.as<Quantize>())) return;
   const auto right = plain_run(judged_case.reference, seen.problem, seen.inputs);
   if (!right) return;
   std::vector<Explanation> found;
   try_offsets(judged_case, *right, found);
-  try_members(judged_case, *right, found);
-  if (!known && found.empty() && a_member_is_right(judged_case)) try_some_members(judged_case, found);
+  try_whole_causes(judged_case, *right, found);
+  if (split && !known && found.empty() && a_member_is_right(judged_case))
+    try_some_members(judged_case, found);
   if (found.empty()) return;
   // What makes the bytes of some members does not say why the others are right, and one cause is likelier
   // than two.

@@ -23,7 +23,15 @@ namespace {
 
 struct Ways {
   float (*value)(float code, float scale, float amax) = [](float c, float s, float) { return c * s; };
-  enum class Scale { right, first, unpadded, compact, exponent_field } scale = Scale::right;
+  enum class Scale {
+    right,
+    first,
+    unpadded,
+    compact,
+    exponent_field,
+    no_nan,
+    nan_of_128
+  } scale = Scale::right;
   enum class Result { nearest, truncated, flushed, through_bf16 } result = Result::nearest;
   int64_t turned = 0;
   bool halves = false;   // elements of a byte are half a block apart
@@ -83,6 +91,8 @@ std::vector<std::byte> dequantized(const planes::Case& c, const Ways& ways) {
         static_cast<uint32_t>(scales->bytes[static_cast<size_t>(place(scales->plane, i, block, ways.scale))]);
     float scale = !power ? e4m3(k) : k == 0xFF ? kNan : std::ldexp(1.0f, static_cast<int>(k) - 127);
     if (power && ways.scale == Ways::Scale::exponent_field) scale = std::bit_cast<float>(k << 23);
+    if (ways.scale == Ways::Scale::no_nan || ways.scale == Ways::Scale::nan_of_128)
+      scale = k == 0xFF ? INFINITY : k == 127 + 7 && ways.scale == Ways::Scale::nan_of_128 ? kNan : scale;
     float v = ways.value(code, scale, amax);
     if (std::isnan(v)) v = kNan;
     if (ways.result == Ways::Result::through_bf16)
@@ -145,6 +155,8 @@ std::vector<Row> rows() {
        valued([](float c, float, float) { return c; })},
       {"scale.first", nvfp4, scaled(first, kOfNvfp4)},
       {"scale.exponent_field", "dequantize mxfp8 64x256 f32 dir=row input=codes", scaled(exponent_field)},
+      {"scale.nan_as_infinity", "dequantize mxfp8 64x256 f32 dir=row input=codes", scaled(no_nan)},
+      {"scale.nan_by_value=128", "dequantize mxfp4 64x256 bf16 dir=row input=codes", scaled(nan_of_128)},
       {"scale.leading_one", subnormal, with_subnormal_scales<with_one>()},
       {"scale.leading_one_of_least", subnormal, with_subnormal_scales<with_one_of_least>()},
       {"scale.subnormal_halved", subnormal, with_subnormal_scales<halved>()},

@@ -86,7 +86,8 @@ struct Row {
   Change change;
 };
 
-constexpr const char *kMx = "gemm a=mxfp8 b=mxfp8 24x24x160", *kNvfp4 = "gemm a=nvfp4 b=nvfp4 24x24x80",
+constexpr const char *kMx = "gemm a=mxfp8 b=mxfp8 24x24x160", *kCut = "gemm a=mxfp8 b=mxfp8 24x24x168",
+                     *kNvfp4 = "gemm a=nvfp4 b=nvfp4 24x24x80",
                      *kFp8 = "gemm a=fp8_current b=fp8_current 24x40x64 op=NN";
 
 std::vector<Row> rows() {
@@ -113,6 +114,9 @@ std::vector<Row> rows() {
                                int64_t c) { return b.before[static_cast<size_t>(r * b.cols + c)]; })},
       {"b.scales_left_out", kMx,
        moved("b.scale_inv", [](const Bytes&, int64_t, int64_t) { return std::byte{127}; })},
+      {"b.scales_left_out_at_end", kCut,
+       moved("b.scale_inv", [](const Bytes& b, int64_t r,
+                               int64_t c) { return c == b.cols - 1 ? std::byte{127} : b.was(r, c); })},
       {"a.scales_inverted", kMx,
        moved("a.scale_inv",
              [](const Bytes& b, int64_t r, int64_t c) {
@@ -277,7 +281,7 @@ TEST(GemmCauses, NoneIsLeftOut) {
     return id.substr(0, id.find('='));
   };
   for (const char* line :
-       {kMx, kNvfp4, kFp8, kF32, "gemm a=fp8_current b=fp8_delayed 24x24x50",
+       {kMx, kCut, kNvfp4, kFp8, kF32, "gemm a=fp8_current b=fp8_delayed 24x24x50",
         "gemm a=mxfp8 b=mxfp8 24x40x96 alpha=0.3", "gemm a=mxfp8 b=mxfp8 24x40x96 beta=0.3",
         "gemm a=mxfp8 b=mxfp8 24x40x96 bias=bf16"})
     for (const Hypothesis& h : line_hypotheses(*parse_line(line)))

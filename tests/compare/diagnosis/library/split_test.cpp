@@ -167,6 +167,31 @@ TEST(SplitCauses, MembersThatAreReadAsSlicesAreNamed) {
   expect_named("split.column_slices", c, *got);
 }
 
+TEST(SplitCauses, MembersThatAreStoredAsOneMatrixAreNamed) {
+  // Columns: 24 lines of all 20 rows. Rows: 8 lines of all 24 columns.
+  const planes::Case stacked("split fp8_current 20x24 bf16 groups=4,0,16"),
+      beside("split fp8_current 8x24 bf16 dir=row vary=last groups=4,12,8");
+  Planes got = stacked.want;
+  std::vector<std::byte>& columns = called(got, "col.data").bytes;
+  const std::vector<std::byte> right = columns;
+  for (size_t line = 0; line < 24; ++line) {
+    std::copy_n(right.begin() + static_cast<std::ptrdiff_t>(line * 4), 4,
+                columns.begin() + static_cast<std::ptrdiff_t>(line * 20));
+    std::copy_n(right.begin() + static_cast<std::ptrdiff_t>(24 * 4 + line * 16), 16,
+                columns.begin() + static_cast<std::ptrdiff_t>(line * 20 + 4));
+  }
+  expect_named("split.as_one_matrix=col", stacked, got);
+  got = beside.want;
+  std::vector<std::byte>& rows = called(got, "row.data").bytes;
+  const std::vector<std::byte> apart = rows;
+  const size_t widths[] = {4, 12, 8}, firsts[] = {0, 4, 16};
+  for (size_t m = 0, from = 0; m < 3; ++m)
+    for (size_t line = 0; line < 8; ++line, from += widths[m])
+      std::copy_n(apart.begin() + static_cast<std::ptrdiff_t>(from), widths[m],
+                  rows.begin() + static_cast<std::ptrdiff_t>(line * 24 + firsts[m]));
+  expect_named("split.as_one_matrix=row", beside, got);
+}
+
 // Columns of E8M0 scales: of each 32 rows from where a member begins the code is that of 448 times a power of
 // two that covers the largest element, rows of the next member among them.
 TEST(SplitCauses, ALastBlockThatReadsOnIsNamed) {

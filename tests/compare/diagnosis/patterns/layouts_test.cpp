@@ -115,13 +115,19 @@ TEST(Layouts, OfData) {
 TEST(Layouts, TilesThatOverlapKeepWhatIsWrittenLast) {
   struct Row {
     const char* name;
-    std::function<int64_t(int64_t cols)> stride;  // from 128 lines to the next; negative: no such layout
+    // From 128 lines to the next; negative: no such layout.
+    std::function<int64_t(int64_t lines, int64_t cols)> stride;
   };
   const Row rows[] = {
-      {"floored", [](int64_t cols) { return cols % 4 != 0 && cols > 4 ? cols / 4 * 512 : -1; }},
-      {"floored_to_0", [](int64_t cols) { return cols < 4 ? 0 : -1; }},
-      {"one_less", [](int64_t cols) { return cols % 4 == 0 ? cols / 4 * 512 - 512 : -1; }},
-      {"groups_close", [](int64_t cols) { return cols % 4 != 0 ? cols * 128 : -1; }},
+      {"floored", [](int64_t, int64_t cols) { return cols % 4 != 0 && cols > 4 ? cols / 4 * 512 : -1; }},
+      {"floored_to_0", [](int64_t, int64_t cols) { return cols < 4 ? 0 : -1; }},
+      {"one_less", [](int64_t, int64_t cols) { return cols % 4 == 0 ? cols / 4 * 512 - 512 : -1; }},
+      {"groups_close", [](int64_t, int64_t cols) { return cols % 4 != 0 ? cols * 128 : -1; }},
+      {"of_others_32",
+       [](int64_t lines, int64_t cols) {
+         const int64_t others = (lines + 127) / 128;
+         return lines > 128 && others != (cols + 3) / 4 ? others * 512 : -1;
+       }},
   };
   for (const int64_t lines : {100, 129, 300, 512})
     for (const int64_t cols : {1, 2, 3, 4, 5, 6, 8, 9, 17})
@@ -133,14 +139,16 @@ TEST(Layouts, TilesThatOverlapKeepWhatIsWrittenLast) {
                                              [](const Plane& p) { return p.name == "row.scale_gemm"; });
           const string name = fmt::format("tiles_128x4_{}{}", row.name, across ? "_across" : "");
           const auto fit = layout_named(name, plane);
-          const int64_t stride = row.stride(cols);
-          ASSERT_EQ(fit.has_value(), stride >= 0 && (!across || cols > 4)) << line << ' ' << name;
+          const int64_t stride = row.stride(lines, cols), room = (cols + 3) / 4 * 512;
+          ASSERT_EQ(fit.has_value(), stride >= 0 && (!across || (cols > 4 && stride < room)))
+              << line << ' ' << name;
           if (!fit) continue;
           std::vector<int32_t> last(static_cast<size_t>(plane.padded.count()), -1);
           for (int64_t i = 0; i < lines * cols; ++i) {
             const int64_t o = across ? i % lines : i / cols, k = across ? i / lines : i % cols;
             const int64_t to = o / 128 * stride + k / 4 * 512 + o % 32 * 16 + o % 128 / 32 * 4 + k % 4;
-            last[static_cast<size_t>(to)] = static_cast<int32_t>(index_of(plane, o, k));
+            if (to < plane.padded.count())
+              last[static_cast<size_t>(to)] = static_cast<int32_t>(index_of(plane, o, k));
           }
           EXPECT_EQ(fit->source, last) << line << ' ' << name;
         }
@@ -264,20 +272,35 @@ TEST(Layouts, OfTilesThatOverlap) {
                            {"quantize mxfp8 300x160 bf16 dir=row", "floored_across", 512, true},
                            {"quantize mxfp8 256x96 bf16 dir=row", "floored_to_0", 0, false},
                            {"quantize mxfp8 300x256 bf16 dir=row", "one_less", 512, false},
-                           {"quantize mxfp8 300x256 bf16 dir=row", "one_less_across", 512, true}}) {
+                           {"quantize mxfp8 300x256 bf16 dir=row", "one_less_across", 512, true},
+                           {"quantize mxfp8 300x160 bf16 dir=row", "of_others_32", 1536, false},
+                           {"quantize mxfp8 256x400 bf16 dir=row", "of_others_32", 1024, false},
+                           {"quantize nvfp4 160x400 bf16 dir=row", "of_others_16_across", 1536, true}}) {
     Case c(string(o.line) + " scales=gemm fill=outliers");
     PlaneData& p = c["row.scale_gemm"];
     std::fill(p.bytes.begin(), p.bytes.end(), std::byte{0});
     const int64_t rows = p.plane.logical.rows, cols = p.plane.logical.cols;
     for (int64_t n = 0; n < rows * cols; ++n) {
       const int64_t i = o.across ? n % rows : n / cols, k = o.across ? n / rows : n % cols;
-      set_code(p.plane, p.bytes, i / 128 * o.group + k / 4 * 512 + i % 32 * 16 + i % 128 / 32 * 4 + k % 4,
-               c.code("row.scale_gemm", i, k));
+      const int64_t to = i / 128 * o.group + k / 4 * 512 + i % 32 * 16 + i % 128 / 32 * 4 + k % 4;
+      if (to < p.plane.padded.count()) set_code(p.plane, p.bytes, to, c.code("row.scale_gemm", i, k));
     }
     const auto all = exact_layouts(p.plane, p.bytes, c.wanted("row.scale_gemm").bytes);
     EXPECT_NE(std::ranges::find(all, string("tiles_128x4_") + o.name, &LayoutFit::name), all.end())
         << o.line << ' ' << o.name << ' ' << (all.empty() ? "" : all[0].name);
   }
+}
+
+TEST(Layouts, OfALastTileWithItsRowsInOrder) {
+  Case c("quantize mxfp8 200x288 bf16 dir=row scales=gemm fill=outliers");  // nine scales along a row
+  PlaneData& p = c["row.scale_gemm"];
+  std::fill(p.bytes.begin(), p.bytes.end(), std::byte{0});
+  for (int64_t i = 0; i < 200; ++i)
+    for (int64_t k = 0; k < 9; ++k) {
+      const int64_t within = k == 8 ? i % 128 * 4 : i % 32 * 16 + i % 128 / 32 * 4 + k % 4;
+      set_code(p.plane, p.bytes, (i / 128 * 3 + k / 4) * 512 + within, c.code("row.scale_gemm", i, k));
+    }
+  expect_exact(c, "row.scale_gemm", "tiles_128x4_last_rows");
 }
 
 TEST(Layouts, AddressBitsOfAnySwizzle) {
