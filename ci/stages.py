@@ -212,7 +212,7 @@ def rounding_cases(program):
 
 def stage_hunt(args):
     """Hunts kernels with one planted bug each, runs a right one and the suite `pairs`, and asks whether the suites reach every rounding case. Each commit takes a
-    twenty-fifth of the kernels and a fifth of the suite `pairs`, which move on with every commit; with --nightly all, whether libFuzzer sees into plugins of two compilers, whether
+    thirtieth of the kernels and a fifth of the suite `pairs`, which move on with every commit; with --nightly all, whether libFuzzer sees into plugins of two compilers, whether
     the suite still has every valid pair, and three minutes for each hunt of our own two sides."""
     program = build("cpu", "assay")
     if program is None or build("cpu", "planted_plugins") is None:
@@ -220,7 +220,7 @@ def stage_hunt(args):
     turn = count_of_commits()
     shard = [] if args.nightly else ["--shard", f"{turn % 5 + 1}/5"]
     pairs = run_counted("pairs", [program, "run", "pairs", "--subject", "host", *shard], 1800)
-    hunt = ["--minutes", "1"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 25 + 1}/25"]
+    hunt = ["--minutes", "1"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 30 + 1}/30"]
     right = run_counted("a right kernel", [program, "run", "smoke", "--plugin", program.parent.parent / "plugins/libplanted_no_slip.so"], 600)
     tally = pairs + rounding_cases(program) + Tally(right.passed, right.failed) + run_counted("hunted", ["ci/hunted", *hunt, program], 2 * 3600)
     if not args.nightly:
