@@ -52,6 +52,21 @@ TEST(HuntLines, BeginWithPlainRowsOfEveryFormat) {
   }
 }
 
+// A kernel that runs one pair of formats, one layout or one rounding alone meets a line of its own before any
+// batch.
+TEST(HuntLines, NearThePlainOnesHaveOneChoiceMore) {
+  Lines lines(1, 4096, "quantize nvfp4");
+  const std::vector<Problem> near = lines.near_plain();
+  const auto any = [&](auto runs) { return std::any_of(near.begin(), near.end(), runs); };
+  EXPECT_TRUE(any([](const Problem& p) { return p.row && p.col && p.col->round == Round::sr && !p.col->rht; }));
+  EXPECT_TRUE(any([](const Problem& p) { return !p.row && p.col->scales == ScaleLayout::gemm; }));
+  EXPECT_TRUE(any([](const Problem& p) {
+    return p.row && p.row->format == FormatId::nvfp4 && p.col && p.col->format == FormatId::mxfp8 &&
+           p.col_source == ColSource::row_dequantized;
+  }));
+  for (const Problem& p : near) EXPECT_LE(p.x.shape.count(), 4096) << to_line(p);
+}
+
 // Some lines of every few batches are larger than the limit, and none is larger than 16 times that.
 TEST(HuntLines, AFewAreLarger) {
   constexpr int64_t kMost = 4096;
