@@ -246,21 +246,22 @@ def in_turn(names, head):
 
 
 def run_stages(names, stages, args, minutes, clock=time.monotonic):
-    """Runs stages, none of which begins once `minutes` are over (None: no end). Returns their tally, in which each that did not begin counts as skipped, and the
-    rows of a table of them all."""
-    begun, total, rows, skipped = clock(), Tally(), [], []
+    """Runs stages. ALWAYS and one more begin in any case, the others only until `minutes` are over (None: no end). Returns their tally, in which each that did not
+    begin counts as skipped, and the rows of a table of them all."""
+    begun, total, rows, skipped, in_turn_begun = clock(), Tally(), [], [], False
     for name in names:
         start = clock()
-        if minutes is not None and start - begun >= 60 * minutes:
+        if minutes is not None and in_turn_begun and start - begun >= 60 * minutes:
             tally = Tally(skipped=1)
             skipped.append(name)
         else:
             print(f"\n== {name}: {stages[name].__doc__.strip()}", flush=True)
             tally = stages[name](args)
+            in_turn_begun |= name not in ALWAYS
         total += tally
         rows.append(f"{name:<10} {str(tally):<40} {clock() - start:7.1f} s")
     if skipped:
-        rows.append(f"No stage begins after {minutes:g} minutes. Not run: {', '.join(skipped)}. Type:  ci/run --only {','.join(skipped)}")
+        rows.append(f"No further stage begins after {minutes:g} minutes. Not run: {', '.join(skipped)}. Type:  ci/run --only {','.join(skipped)}")
     return total, rows
 
 
@@ -268,7 +269,7 @@ def main():
     parser = argparse.ArgumentParser(prog="ci/run", description=__doc__)
     parser.add_argument("--only", help=f"stages, in this order, of {','.join(STAGES)}")
     parser.add_argument("--nightly", action="store_true", help="every stage, each with all that it has, not a rotating few")
-    parser.add_argument("--minutes", type=float, help="no stage begins after so many minutes; 25 without --only and --nightly, else no end")
+    parser.add_argument("--minutes", type=float, help="no stage but the first ones begins after so many minutes; 25 without --only and --nightly, else no end")
     args = parser.parse_args()
     names = args.only.split(",") if args.only else list(STAGES)
     if unknown := set(names) - set(STAGES):

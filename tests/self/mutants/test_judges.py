@@ -160,7 +160,10 @@ def late_stages(folder):
     with contextlib.redirect_stdout(io.StringIO()):
         late = stages.run_stages(list(known), known, None, 10, lambda: now[0])
         whole = stages.run_stages(list(known), known, None, None, lambda: now[0])
-    problems = [] if late[0] == Tally(passed=10, skipped=2) and begun == ["a", "b", "a", "b", "c", "d"] else [f"{late[0]}, begun {begun}"]
+        known["tidy"] = stage("tidy", 400)
+        least = stages.run_stages(["tidy", "a", "b"], known, None, 5, lambda: now[0])
+    problems = [] if late[0] == Tally(passed=10, skipped=2) and begun == ["a", "b", "a", "b", "c", "d", "tidy", "a"] else [f"{late[0]}, begun {begun}"]
+    problems += [] if least[0] == Tally(passed=10, skipped=1) else [f"one stage in turn: {least}"]
     problems += [] if "Not run: c, d. Type:  ci/run --only c,d" in late[1][-1] and len(late[1]) == 5 else [f"rows {late[1]}"]
     return problems + ([] if whole[0] == Tally(passed=20) and len(whole[1]) == 4 else [f"without an end: {whole}"])
 
