@@ -78,10 +78,10 @@ int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
       "assay explain " + shell_quoted(to_line(problem)) + (d->argument.empty() ? "" : " " + d->argument);
   const bool equal = d->confidence == Confidence::equal && seen.ran && !interrupted();
   if (const auto b = equal ? other_breach(s, problem) : std::nullopt)
-    return s.fail(fmt::format("{}: every element is as it should be, but the claim {}{} fails: {}", name,
-                              b->claim, b->plane.empty() ? "" : " of " + b->plane,
-                              b->message.empty() ? b->where : b->message),
-                  1);
+    return s.fail(
+        fmt::format("{}: every element is as it should be, but the claim {}{} fails: {}", name, b->claim,
+                    b->plane.empty() ? "" : " of " + b->plane, b->message.empty() ? b->where : b->message),
+        1);
   if (repeats)
     if (const int status = look_closer(s, *d, problem, subject)) return status;
   return report(s, *d);

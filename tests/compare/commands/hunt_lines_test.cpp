@@ -58,7 +58,8 @@ TEST(HuntLines, NearThePlainOnesHaveOneChoiceMore) {
   Lines lines(1, 4096, "quantize nvfp4");
   const std::vector<Problem> near = lines.near_plain();
   const auto any = [&](auto runs) { return std::any_of(near.begin(), near.end(), runs); };
-  EXPECT_TRUE(any([](const Problem& p) { return p.row && p.col && p.col->round == Round::sr && !p.col->rht; }));
+  EXPECT_TRUE(
+      any([](const Problem& p) { return p.row && p.col && p.col->round == Round::sr && !p.col->rht; }));
   EXPECT_TRUE(any([](const Problem& p) { return !p.row && p.col->scales == ScaleLayout::gemm; }));
   EXPECT_TRUE(any([](const Problem& p) {
     return p.row && p.row->format == FormatId::nvfp4 && p.col && p.col->format == FormatId::mxfp8 &&
