@@ -234,7 +234,7 @@ STAGES = {"check": stage_check, "cpu": stage_cpu, "tidy": stage_tidy, "cuda": st
           "race": stage_race, "mpi": stage_mpi, "python": stage_python, "faults": stage_faults}
 
 
-# The first three begin every run: they say what a newcomer's commands would. The others take turns at who is next.
+# These begin every run. Which of the others comes next changes with the commit.
 ALWAYS = ("check", "cpu", "tidy")
 
 

@@ -135,7 +135,7 @@ constexpr Row kRows[] = {
 constexpr Row kExponentRow = {
     "scale.exponent_field", "the scale's code is placed in an exponent field: 00 gives 0, and FF an infinity",
     "N2.8", Stage::block_scale, as_exponent_field};
-// With a scale FF, which is NaN, as an infinity, and a scale of the value `nan` as NaN.
+// Reads the scale FF, which is NaN, as an infinity, and a scale of the value `nan` as NaN.
 template <int nan> double as_value(const Element& e) {
   Element other = e;
   if (e.scale_code == 0xFF) other.scale = std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
-// Whole quantizes: columns that are made of the rows in another way, and blocks whose parts go their own
-// ways.
+// Causes of a whole quantize: columns that are made of the rows in another way, and parts of blocks that have
+// scales of their own.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -122,11 +122,11 @@ bool has_own_scales(const Problem& p, Direction d) {
 
 void add_parts(const Problem& p, const Directions& directions, std::vector<WholeCause>& out) {
   if (!std::ranges::all_of(directions, [&](Direction d) { return has_own_scales(p, d); })) return;
-  const string where = directions.size() == 2 ? "" : directions.front() == Direction::row ? ",row" : ",col";
-  const string words = directions.size() == 2                 ? ""
-                       : directions.front() == Direction::row ? " (rows)"
-                                                              : " (columns)";
-  const char* clause = p.quantizer(directions.front())->format == FormatId::fp8_block ? "N9.1" : "N5.1";
+  const Direction first = directions.front();
+  const bool one = directions.size() == 1;
+  const string where = one ? fmt::format(",{}", name_of(first)) : "";
+  const string words = one ? fmt::format(" ({})", first == Direction::row ? "rows" : "columns") : "";
+  const char* clause = p.quantizer(first)->format == FormatId::fp8_block ? "N9.1" : "N5.1";
   for (const int64_t count : {2, 4})
     for (const bool last : {false, true})
       out.push_back({fmt::format("block.parts={}{}{}", count, last ? ",last" : "", where),
@@ -159,10 +159,6 @@ std::vector<WholeCause> quantize_causes(const Problem& p) {
   add_parts(p, {Direction::col}, out);
   if (p.row && p.col) add_parts(p, {Direction::row, Direction::col}, out);
   return out;
-}
-
-std::vector<WholeCause> whole_causes(const Problem& p) {
-  return p.as<Split>() ? split_causes(p) : quantize_causes(p);
 }
 
 }  // namespace assay

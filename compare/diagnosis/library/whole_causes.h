@@ -23,11 +23,11 @@ struct WholeCause {
                                                       const std::vector<PlaneData>& right, const RunLine&)>
       made;
 };
-// Those that the line can have; none of ops other than quantize and split.
-std::vector<WholeCause> whole_causes(const Problem&);
-
-// For whole_causes.
-std::vector<WholeCause> quantize_causes(const Problem& quantize);
-std::vector<WholeCause> split_causes(const Problem& split);
+// Those that the line can have; an empty list for any other op.
+std::vector<WholeCause> quantize_causes(const Problem&);
+std::vector<WholeCause> split_causes(const Problem&);
+inline std::vector<WholeCause> whole_causes(const Problem& p) {
+  return p.as<Split>() ? split_causes(p) : quantize_causes(p);
+}
 
 }  // namespace assay

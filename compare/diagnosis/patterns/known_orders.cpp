@@ -118,13 +118,13 @@ template <int block> int64_t stride_of_others(Shape lines) {
 }
 
 // Tensor-core tiles whose groups of 128 lines stand at a wrong distance: where it is too small, they overlap.
-struct Overlapping {
+struct GroupStride {
   const char *name, *what;
   // Codes from one group to the next, of so many lines and scales along one; negative where the mistake
   // cannot be.
   int64_t (*stride)(Shape lines);
 };
-constexpr Overlapping kOverlapping[] = {
+constexpr GroupStride kStrides[] = {
     {"floored", "tiles along a line are counted rounded down",
      [](Shape s) { return s.cols % 4 != 0 && s.cols > 4 ? s.cols / 4 * 512 : -1; }},
     {"floored_to_0", "tiles along a line are counted rounded down, to none",
@@ -158,16 +158,16 @@ bool is_overwritten(Shape lines, int64_t stride, bool across, int64_t o, int64_t
 
 // What is written later stays there: of a kernel that goes along lines the next line's, of one that goes
 // across lines the last tile's.
-void offer_overlapping(LayoutSearch& search, const Overlapping& overlapping) {
+void offer_stride(LayoutSearch& search, const GroupStride& wrong) {
   const AddressedCodes& codes = search.codes();
   const Shape lines{codes.outer(codes.plane.logical), codes.along(codes.plane.logical)};
-  const int64_t stride = overlapping.stride(lines);
+  const int64_t stride = wrong.stride(lines);
   if (stride < 0) return;
   const Order& order = *std::ranges::find(orders(), std::string_view("tiles_128x4"), &Order::name);
   const bool apart = stride >= round_up(lines.cols, 4) * 128;
   const auto offer = [&](const char* form, const char* what, bool across) {
-    search.offer(fmt::format("tiles_128x4_{}{}", overlapping.name, form),
-                 fmt::format("tensor-core tiles: {}, and {}", overlapping.what, what), codes.plane.logical,
+    search.offer(fmt::format("tiles_128x4_{}{}", wrong.name, form),
+                 fmt::format("tensor-core tiles: {}, and {}", wrong.what, what), codes.plane.logical,
                  [&, across](int64_t o, int64_t k) {
                    const int64_t within = order.at(o % 128, k, 128, lines.cols);
                    const bool lost = is_overwritten(lines, stride, across, o, k, within);
@@ -212,7 +212,7 @@ void offer_known_orders(LayoutSearch& search) {
   for (const Order& order : orders())
     for (const Shape extent : {plane.padded, plane.logical}) offer_order(search, order, extent);
   if (plane.layout != ScaleLayout::gemm) return offer_pitches(search);
-  for (const Overlapping& overlapping : kOverlapping) offer_overlapping(search, overlapping);
+  for (const GroupStride& wrong : kStrides) offer_stride(search, wrong);
   offer_plain_last_tile(search);
 }
 

@@ -112,6 +112,7 @@ bool all_came(const JudgedCase& judged_case, const std::vector<PlaneData>& made)
          });
 }
 
+// Causes that make all planes of the line.
 void try_whole_causes(const JudgedCase& judged_case, const std::vector<PlaneData>& right,
                       std::vector<Explanation>& found) {
   const Observation& seen = judged_case.seen;

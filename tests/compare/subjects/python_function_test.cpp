@@ -60,7 +60,7 @@ std::string trouble_of(const std::string& script) {
   return {};
 }
 
-TEST(PythonFunction, AnAnswerOfAnotherFormIsSaidSo) {
+TEST(PythonFunction, AnAnswerOfAnotherFormIsAnError) {
   const std::string ok = "echo '{\"status\": \"ok\"}'; read line; ";
   const std::string said = "the interpreter answered ";
   for (const std::string& before : {std::string("#!/bin/sh\n"), "#!/bin/sh\n" + ok}) {
