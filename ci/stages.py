@@ -115,10 +115,10 @@ def stage_cuda(args):
 
 def stage_asan(args):
     """Under AddressSanitizer and UndefinedBehaviorSanitizer: the suite `smoke`, the interpreter of PTX, the corpora of hostile bytes, and of the
-    scenarios and the records a third, which moves on with every commit; with --nightly all of them, the Python module, with all of its tests,
-    and two minutes of hostile bytes for each reader."""
+    scenarios and the records a third, and a hunt of one kernel with a planted bug, which move on with every commit; with --nightly all of them and a tenth
+    of the kernels, the Python module, with all of its tests, and two minutes of hostile bytes for each reader."""
     program = build("asan", "assay", "test_fast_ptx", "test_fuzz")
-    if program is None:
+    if program is None or build("cpu", "planted_plugins") is None:
         return Tally(failed=1)
     tally = Tally()
     for name in ("test_fast_ptx", "test_fuzz"):
@@ -130,6 +130,9 @@ def stage_asan(args):
     records = sorted(path.name for path in (ROOT / "fixtures/witness").glob("*.json") if path.name != "index.json")
     for name in records if args.nightly else records[count_of_commits() % 3::3]:
         tally += run_counted(f"asan records {name}", [program, "vectors", "fixtures/witness", "--subject", "reference", "--filter", f"{name}#"], 900)
+    kernels = 10 if args.nightly else 120
+    hunted = ["ci/hunted", "--crashes", "--minutes", "0.5", "--part", f"{count_of_commits() % kernels + 1}/{kernels}"]
+    tally += run_counted("asan hunted", [*hunted, "--plugins", ROOT / "build/cpu/plugins", program], 3600)
     if args.nightly:
         tally += run_counted("asan python", ["ci/python", "--asan-whole"], 8 * 3600)
         tally += run_counted("fuzz", ["ci/fuzz", "--minutes", "30"], 2 * 3600)
