@@ -1,6 +1,8 @@
 """Digests of what was found right, in a file below build/, so that a script need not look at it again."""
+import fcntl
 import hashlib
 import json
+import os
 
 
 def digest(*parts):
@@ -35,11 +37,16 @@ class Counter:
         self.path, self.rows = path, {**{name: dict(empty) for name in names}, **read_json(path, {})}
 
     def add(self, name, **more):
-        """Adds to a row, and writes the file in one step."""
-        self.rows = {**self.rows, **read_json(self.path, {})}   # another run may have added to it
-        for key, value in more.items():
-            self.rows[name][key] = round(self.rows[name][key] + value, 4)
-        write_whole(self.path, "{\n" + ",\n".join(f'  "{n}": {json.dumps(row)}' for n, row in self.rows.items()) + "\n}\n")
+        """Adds to a row, and writes the file in one step. Another run may add to it at the same time."""
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            self.rows = {**self.rows, **read_json(self.path, {})}
+            for key, value in more.items():
+                self.rows[name][key] = round(self.rows[name][key] + value, 4)
+            write_whole(self.path, "{\n" + ",\n".join(f'  "{n}": {json.dumps(row)}' for n, row in self.rows.items()) + "\n}\n")
+        finally:
+            os.close(folder)
 
 
 class Remembered:

@@ -223,7 +223,7 @@ def stage_hunt(args):
     turn = count_of_commits()
     shard = [] if args.nightly else ["--shard", f"{turn % 5 + 1}/5"]
     pairs = run_counted("pairs", [program, "run", "pairs", "--subject", "host", *shard], 1800)
-    hunt = ["--minutes", "0.3", *(["--resume"] if args.nightly else ["--part", f"{turn % 30 + 1}/30"])]
+    hunt = ["--minutes", "0.5", "--resume"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 30 + 1}/30"]
     right = run_counted("a right kernel", [program, "run", "smoke", "--plugin", program.parent.parent / "plugins/libplanted_no_slip.so"], 600)
     tally = pairs + rounding_cases(program) + Tally(right.passed, right.failed) + run_counted("hunted", ["ci/hunted", *hunt, program], 2 * 3600)
     if not args.nightly:

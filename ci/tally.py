@@ -116,5 +116,13 @@ def part(text):
     return lambda members: members[int(found[1]) - 1::int(found[2])]
 
 
+def program_file(text):
+    """The type of an argument that is a program which was built."""
+    program = pathlib.Path(text).resolve()
+    if not program.is_file() or not os.access(program, os.X_OK):
+        raise argparse.ArgumentTypeError(f"expected a program such as build/cpu/bin/assay, found none at {text}; type:  ci/build cpu assay")
+    return program
+
+
 def cores():
     return len(os.sched_getaffinity(0))
