@@ -116,6 +116,12 @@ std::vector<string> all_groups() {
   return out;
 }
 
+bool is_of_some_group(const string& text) {
+  const std::vector<string> all = all_groups();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const string& group) { return group.find(text) != string::npos; });
+}
+
 Drawer::Drawer(const string& group, int64_t most, Accepts accepts, uint64_t seed, Aim aim)
     : group_(group), most_(most), accepts_(std::move(accepts)), dice_(seed_of(seed, group)) {
   std::tie(op_, format_) = parts_of(group);

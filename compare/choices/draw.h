@@ -33,6 +33,11 @@ Wish wish_of(const std::string& choice);
 // Every op with every format or encoding that it may name: "quantize mxfp8", "cast e4m3"; also those that no
 // line has.
 std::vector<std::string> all_groups();
+// Whether the name of any of them contains the text.
+bool is_of_some_group(const std::string& text);
+
+// Tensors of more elements are drawn by no command.
+inline constexpr int kMostElements = 1 << 30;
 
 // How many times as many elements a larger line has at most.
 inline constexpr int64_t kLarger = 16;

@@ -121,13 +121,6 @@ std::string suite_text(const Space& space, const Exercised& exercised, const Cov
   return out;
 }
 
-// Whether the search is about any op with a format.
-bool is_about_some(const std::string& only) {
-  const std::vector<std::string> all = choices::all_groups();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const std::string& group) { return group.find(only) != std::string::npos; });
-}
-
 // Of the lines those that are accepted, asked in worker processes.
 std::optional<Error> keep_accepted(std::vector<Problem>& lines, const choices::Accepts& accepts, int jobs) {
   constexpr double kLongest = 60;  // seconds of one line
@@ -178,7 +171,7 @@ int run_coverage(const CoverageOptions& options, std::ostream& out, std::ostream
   };
   for (const auto& [path, option] : files)
     if (refuse(path.empty() ? std::nullopt : cannot_write(path, option))) return 2;
-  if (!is_about_some(options.space.only)) {
+  if (!choices::is_of_some_group(options.space.only)) {
     err << "assay: --only: no op with a format contains '" << options.space.only
         << "'; `assay coverage --list 0` lists them\n";
     return 2;
@@ -235,7 +228,7 @@ const Subject* subject_of(const CommonOptions& common, const Subjects& subjects)
 // the suite that is asked about.
 std::vector<Problem> evidence_of(const std::string& suites, const std::string& only, std::ostream& err) {
   std::vector<Problem> out;
-  if (!is_about_some(only)) return out;
+  if (!choices::is_of_some_group(only)) return out;
   for (const std::string& name : split_names(suites.empty() ? "pairs" : suites)) {
     Result<Suite> suite = load_suite(name);
     if (!suite && !suites.empty()) throw Refusal{"--evidence: " + suite.error().text()};
@@ -326,7 +319,7 @@ void register_coverage(Program& program) {
   c.option("--seed", coverage->space.seed, "of the search for valid pairs, and of the lines of --complete")
       .show_default();
   c.option("--max-elements", coverage->space.most, "elements of a tensor of a line that is drawn")
-      .positive()
+      .range(1, choices::kMostElements)
       .show_default();
   add_jobs(c, common);
   c.callback([&program, coverage] { program.status = called(program, *coverage); });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,23 +15,24 @@
 
 #include <fmt/format.h>
 
+#include "compare/choices/draw.h"
 #include "compare/commands/hunt/cause.h"
 #include "compare/commands/hunt/edges.h"
 #include "compare/commands/hunt/folder.h"
 #include "compare/commands/hunt/known_causes.h"
 #include "compare/commands/hunt/lines.h"
 #include "compare/commands/hunt/table.h"
-#include "compare/commands/kept_results.h"
-#include "compare/commands/options.h"
 #include "compare/commands/sharing.h"
+#include "compare/commands/shell_word.h"
 #include "compare/process/crew.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
-#include "compare/report/report.h"
+#include "compare/report/json_lines.h"
 #include "compare/text/printable.h"
 #include "compare/text/terminal.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
+#include "fixtures/sha256.h"
 
 namespace assay {
 
@@ -43,6 +45,7 @@ using hunting::Judged;
 using hunting::Lines;
 using Clock = std::chrono::steady_clock;
 
+constexpr double kDefaultMinutes = 5;
 constexpr size_t kBatch = 96;             // lines; small, because a kill costs one batch
 constexpr uint64_t kBatchesPerRound = 8;  // of libFuzzer, with --edges
 constexpr int64_t kRunsOfRound = 2000;
@@ -71,13 +74,23 @@ SuiteEntry drawn_entry(const Problem& p) {
   return e;
 }
 
+// What says that lines are those of an earlier run.
+std::string digest_of_lines(const std::vector<Problem>& lines) {
+  std::string text;
+  for (const Problem& p : lines) text += to_line(p) + "\n";
+  return sha256(std::as_bytes(std::span(text)));
+}
+
 // One run of the command.
 class Hunt {
  public:
-  Hunt(const HuntOptions& options, const Subjects& subjects, Folder& folder, std::FILE* out, std::FILE* err)
+  // `records`: what gets the records of this run; null: nothing does.
+  Hunt(const HuntOptions& options, const Subjects& subjects, Folder& folder, JsonLines* records,
+       std::FILE* out, std::FILE* err)
       : options_(options),
         subjects_(subjects),
         folder_(folder),
+        records_(records),
         out_(out),
         progress_(err, options.progress),
         lines_(options.seed, options.max_elements, options.only),
@@ -88,10 +101,17 @@ class Hunt {
     settings_.subjects = {options.subject};
     if (Subject* reference = subjects.find("reference")) lines_.look_at_values(*reference);
     for (const Problem& p : folder.earlier().kept) lines_.know(p);
+    const Judged& earlier = folder.earlier().judged;
+    if (folder.earlier().begun) lines_.go_on(earlier.lines, earlier.unsupported);
     for (const Finding& f : folder.findings())
       for (const std::string& text : {f.drawn, f.line})
         if (const Result<Problem> p = parse_line(text)) lines_.near_trouble(*p);
     record(to_json(folder.head()));
+  }
+
+  // Why the instrumented program cannot be asked.
+  std::optional<Error> cannot_begin() const {
+    return options_.edges.empty() ? std::nullopt : edges_.cannot_start();
   }
 
   // The lines of found.cases once more. Where a line passes on which a sanitizer found something, the
@@ -111,7 +131,7 @@ class Hunt {
       }
       failing_ += red;
       if (red && has_unlooked(to_line(p))) unlooked.push_back(red_of(p, v));
-      say(fmt::format("{}  {}", red ? "still fails" : passed ? "passes now " : "did not run", to_line(p)));
+      repeated(to_line(p), red ? "still fails" : passed ? "passes now" : "did not run");
     });
     const std::map<std::string, std::string> said = asked(to_ask);
     const auto is_mended = [&](const Finding& f) {
@@ -132,15 +152,22 @@ class Hunt {
     }
   }
 
-  void begin(const std::vector<Problem>& known) {
-    if (folder_.earlier().begun) return;
+  // What comes before the batches: plain lines of everything once in a hunt, and the user's lines once.
+  void begin(const std::vector<Problem>& given) {
     settings_.over = [this] { return over(); };
-    batch(lines_.first());
-    const std::vector<Problem> own = lines_.with_words(subjects_.find(options_.subject)->own_words());
-    if (!own.empty()) batch(own);
-    if (!known.empty()) batch(known);
-    if (lines_.covered().empty() && !over()) batch(lines_.near_plain());
-    ended("first", 0);
+    if (!folder_.earlier().begun) {
+      batch(lines_.first());
+      const std::vector<Problem> own = lines_.with_words(subjects_.find(options_.subject)->own_words());
+      if (!own.empty()) batch(own);
+      if (given.empty()) widen();
+      ended("first", 0);
+    }
+    const std::string digest = digest_of_lines(given);
+    if (given.empty() || folder_.earlier().given.contains(digest) || over()) return;
+    batch(given);
+    widen();
+    now_.given = digest;
+    ended("given", 0);
   }
 
   // Batches until the time is up.
@@ -166,23 +193,41 @@ class Hunt {
     const size_t judged = total(&Judged::lines);
     if (judged == 0 && interrupted())
       return fmt::print(err, "assay: interrupted before the first line was judged\n"), kInterrupted;
+    if (judged == 0 && lines_.groups() == 0)
+      return fmt::print(err,
+                        "assay: nothing was judged: no line has an op with a format that contains '{}'\n",
+                        options_.only),
+             3;
     if (judged == 0)
       return fmt::print(err, "assay: nothing was judged: {} runs no line that was drawn\n", options_.subject),
              3;
-    if (!folder_.findings().empty())
-      fmt::print(out_, "assay run {}/found.cases repeats what was found\n", options_.folder);
+    if (!folder_.findings().empty()) fmt::print(out_, "{} repeats what was found\n", repeat_command());
     fmt::print(out_, "{}", hunting::table_of(lines_.covered(), folder_.findings()));
     const bool red = failing_ + new_findings_ + run_.failures + now_.failures > 0;
     return red ? 1 : interrupted() ? kInterrupted : 0;
   }
 
  private:
+  // Where no line has run so far.
+  void widen() {
+    if (lines_.covered().empty() && !over()) batch(lines_.near_plain());
+  }
   double seconds_of_run() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   double seconds() const { return folder_.earlier().judged.seconds + seconds_of_run(); }
-  bool over() const { return trouble_ || interrupted() || seconds_of_run() >= 60 * options_.minutes; }
+  bool over() const { return trouble_ || interrupted() || seconds_of_run() >= 60 * minutes(); }
+  double minutes() const {
+    if (options_.minutes > 0) return options_.minutes;
+    return options_.batches > 0 ? std::numeric_limits<double>::infinity() : kDefaultMinutes;
+  }
   // Over all runs of this hunt.
   size_t total(size_t Judged::*count) const {
     return folder_.earlier().judged.*count + run_.*count + now_.*count;
+  }
+
+  std::string repeat_command() const {
+    const std::string subject = subjects_.find(options_.subject)->argument();
+    return fmt::format("assay run {}{}", shell_word(options_.folder + "/found.cases"),
+                       subject.empty() || options_.subject == "host" ? "" : " " + subject);
   }
 
   std::string state_text() const {
@@ -217,9 +262,15 @@ class Hunt {
   }
 
   void record(const json::Value& value) {
-    if (options_.jsonl.empty() || trouble_) return;
-    records_ += json::dump(value) + "\n";
-    trouble_ = write_file(options_.jsonl, records_);
+    if (!records_ || trouble_) return;
+    records_->write(value);
+    trouble_ = records_->trouble();
+  }
+
+  // What became of a line that an earlier run has found.
+  void repeated(const std::string& line, const std::string& outcome, const char* why = "") {
+    say(fmt::format("{:<11}  {}{}", outcome, line, why));
+    record(json::object({{"record", "repeated"}, {"line", line}, {"outcome", outcome}}));
   }
 
   void judge(const std::vector<Problem>& problems,
@@ -259,7 +310,7 @@ class Hunt {
       if (trouble_ || interrupted()) break;
       const std::string line = to_line(p);
       if (options_.edges.empty()) {
-        say("not asked    " + line + "  (a sanitizer saw it, and --edges is not given)");
+        repeated(line, "not asked", "  (a sanitizer saw it, and --edges is not given)");
         continue;
       }
       progress_.show("asking the instrumented program about " + line);
@@ -270,7 +321,7 @@ class Hunt {
         break;
       }
       failing_ += !said->empty();
-      say(fmt::format("{}  {}", said->empty() ? "passes now " : "still fails", line));
+      repeated(line, said->empty() ? "passes now" : "still fails");
       out[line] = *said;
     }
     return out;
@@ -454,6 +505,7 @@ class Hunt {
   const HuntOptions& options_;
   const Subjects& subjects_;
   Folder& folder_;
+  JsonLines* records_;
   std::FILE* out_;
   ProgressLine progress_;
   Lines lines_;
@@ -467,7 +519,6 @@ class Hunt {
     bool named = false;  // whether one of them has a cause with a name
   };
   std::map<std::string, Kind> kinds_;
-  std::string records_;
   std::optional<Error> trouble_;
   size_t given_ = 0;  // lines so far: the numbers of their tasks
   Judged run_, now_;  // counts of this run; of what was judged since they were written down
@@ -502,8 +553,15 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
   };
   if (serves()) return serve_hunt(options, subjects);
   if (crew()) crew()->agree_on(options.digest, "the same command goes on with the batch that it was at");
-  if (!options.jsonl.empty())
+  if (!choices::is_of_some_group(options.only))
+    return refuse(Error{"--only: no op with a format contains '" + options.only + "'", 0,
+                        "`assay coverage --list 0` lists them"});
+  if (!options.jsonl.empty()) {
     if (const auto error = cannot_write(options.jsonl, "--jsonl")) return refuse(*error);
+    if (Folder::is_own(options.folder, options.jsonl))
+      return refuse(
+          Error{"--jsonl " + options.jsonl + ": the hunt keeps its own state there", 0, "name another file"});
+  }
   if (const Support here = present_in_child(*subjects.find(options.subject)); !here.yes)
     return fmt::print(err, "assay: subject {} is absent: {}\n", options.subject, here.why), 3;
   const auto folder =
@@ -511,89 +569,23 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
   if (!folder) return refuse(folder.error());
   const Result<std::vector<Problem>> found = (*folder)->found();
   if (!found) return refuse(found.error());
+  std::unique_ptr<JsonLines> records;
+  if (!options.jsonl.empty()) {
+    auto opened = JsonLines::open(options.jsonl);
+    if (!opened) return refuse(opened.error());
+    records = std::move(*opened);
+  }
   if (options.edges.empty() && (options.subject == "host" || options.subject.starts_with("plugin:")))
     fmt::print(err,
                "assay: choices, rounding cases and codes guide this hunt; with --edges, edges of compiled "
                "code do too\n");
   const InterruptScope scope;
-  Hunt hunt(options, subjects, **folder, out, err);
+  Hunt hunt(options, subjects, **folder, records.get(), out, err);
+  if (const auto error = hunt.cannot_begin()) return refuse(*error);
   hunt.repeat(*found);
-  hunt.begin(options.known);
+  hunt.begin(options.given);
   hunt.go();
   return hunt.finish(err);
-}
-
-void register_hunt(Program& program) {
-  const auto hunt = std::make_shared<HuntOptions>();
-  CommonOptions& common = program.common;
-  Command c(program.app, "hunt", "draw lines and judge them for a given time; keep what fails, by its cause");
-  c.footer(
-      "Lines are drawn from the table of keys, guided by the pairs of choices, rounding cases and codes that "
-      "no line had yet (docs/hunt.md).\n"
-      "Examples:\n"
-      "  assay hunt --plugin ./libmine.so --minutes 10 --to hunt-mine\n"
-      "  assay hunt --subject host --only 'quantize nvfp4' --seed 7\n"
-      "  mpirun -n 16 build/mpi/bin/assay hunt --mpi --plugin ./libmine.so --minutes 60 --to hunt-mine\n"
-      "  assay hunt --edges build/fuzz/bin/assay_edges --minutes 60\n"
-      "  assay hunt smoke --python mine:quantize --python-spec 'mxfp8 dir=row'\n"
-      "The same command with the same --to goes on where it ended, also after a kill.\n"
-      "Exit status: 0 nothing found; 1 something fails; 2 bad usage, or the folder cannot be used; 3 nothing "
-      "ran; 130 the user "
-      "ended it and nothing had failed.");
-  add_what(c, common, false);
-  add_subjects(c, common, "host");
-  c.option("--to", hunt->folder, "the folder of the hunt: its state, found.cases, and a pack of each finding")
-      .show_default();
-  c.option(
-       "--minutes", hunt->minutes,
-       "how long lines are judged; a line that is judged then, and a cause that is looked for, come to their "
-       "end")
-      .positive()
-      .show_default();
-  c.option("--batches", hunt->batches,
-           "end after so many batches of 96 lines; the same lines on every machine")
-      .positive();
-  c.option("--seed", hunt->seed, "of the lines").show_default();
-  c.option("--max-elements", hunt->max_elements,
-           "elements of a tensor of a line; one line in 24 has up to 16 times as many")
-      .positive()
-      .show_default();
-  c.option("--only", hunt->only, "only ops with a format that contain this: 'quantize mxfp8'");
-  c.option("--edges", hunt->edges,
-           "the program assay_edges (ci/build fuzz assay_edges): libFuzzer looks for lines that reach new "
-           "edges of the kernels, or of a plugin that counts its own (docs/hunt.md)");
-  c.option("--edges-plugin", hunt->plugin, "for --edges: the plugin once more, compiled to count its edges");
-  c.option("--budget", hunt->budget, "seconds for the search of one cause").seconds().show_default();
-  c.option("--jsonl", hunt->jsonl, "write each batch and each finding here as a JSON line");
-  add_environment(c, common);
-  add_timeout(c, common);
-  add_jobs(c, common);
-  add_mpi(c, hunt->mpi);
-  c.callback([&program, hunt] {
-    settle(hunt->mpi, program);
-    const CommonOptions& common = program.common;
-    const Subjects subjects = program.make_subjects(common);
-    const std::vector<std::string> names = chosen_subjects(common, subjects, "host");
-    if (names.size() != 1) throw Refusal{"this command takes one --subject"};
-    hunt->subject = names[0];
-    const bool is_plugin = hunt->subject.starts_with("plugin:");
-    if (!hunt->edges.empty() && hunt->subject != "host" && !is_plugin)
-      throw Refusal{"--edges is for the subject host and for plugins: " + hunt->subject + " counts no edges"};
-    if (is_plugin && !hunt->edges.empty() && hunt->plugin.empty())
-      throw Refusal{
-          "a plugin with --edges needs --edges-plugin: the same sources once more, compiled by clang++-14 "
-          "with -fsanitize=fuzzer-no-link,address, or by g++ with -fsanitize-coverage=trace-pc,trace-cmp"};
-    if (!hunt->plugin.empty() && (!is_plugin || hunt->edges.empty()))
-      throw Refusal{"--edges-plugin goes with --plugin and --edges"};
-    hunt->settings.claims.environment = environment_of(common);
-    hunt->settings.timeout = common.timeout;
-    hunt->settings.jobs = common.jobs;
-    if (!common.what.empty())
-      for (const SuiteEntry& e : entries_of(common)) hunt->known.push_back(e.problem);
-    hunt->progress = program.progress;
-    hunt->digest = digest_of({}, common, fmt::format("hunt {}", hunt->subject));
-    program.status = run_hunt(*hunt, subjects, stdout, stderr);
-  });
 }
 
 }  // namespace assay

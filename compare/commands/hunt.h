@@ -19,12 +19,12 @@ struct HuntOptions {
   std::string folder = "hunt";  // state, found.cases and packs
   std::string jsonl;            // a path that gets the same records; empty: none
   std::string only;             // ops with a format that contain this
-  double minutes = 5;           // by the clock, of this run
+  double minutes = 0;           // by the clock, of this run; 0: five, or no end where batches end it
   int64_t batches = 0;          // ends after so many batches of this run; 0: only the clock ends it
   uint64_t seed = 1;
   int64_t max_elements = 4096;  // of a tensor of a line
   double budget = 5;            // seconds for the search of one cause
-  std::vector<Problem> known;   // lines to begin from
+  std::vector<Problem> given;   // lines of the user, which a hunt judges once
   std::string edges;            // the program assay_edges; empty: choices alone guide the hunt
   std::string plugin;           // for it: the subject's library once more, compiled to count its edges
   RunSettings settings;         // its subjects are replaced

@@ -1,8 +1,6 @@
-#include <cerrno>
-#include <cstring>
+#include <utility>
 
-#include <fmt/format.h>
-
+#include "compare/report/json_lines.h"
 #include "compare/report/report.h"
 #include "contract/line.h"
 
@@ -12,18 +10,11 @@ namespace {
 
 class JsonlReport final : public Report {
  public:
-  JsonlReport(std::FILE* file, std::string path, const Environment& environment)
-      : file_(file), path_(std::move(path)), environment_(to_text(environment)) {}
-  ~JsonlReport() override { std::fclose(file_); }
+  JsonlReport(std::unique_ptr<JsonLines> lines, const Environment& environment)
+      : lines_(std::move(lines)), environment_(to_text(environment)) {}
 
-  void write(const json::Value& v) {
-    const std::string text = json::dump(v) + "\n";
-    const bool whole = std::fwrite(text.data(), 1, text.size(), file_) == text.size() &&
-                       std::fflush(file_) == 0;  // what is reported survives this process
-    if (!whole && !trouble_)
-      trouble_ = Error{fmt::format("cannot write all of {}: {}", path_, std::strerror(errno)), 0, ""};
-  }
-  std::optional<Error> trouble() const override { return trouble_; }
+  void write(const json::Value& v) { lines_->write(v); }
+  std::optional<Error> trouble() const override { return lines_->trouble(); }
 
   void result(const SuiteEntry& e, const Verdict& v) override {
     json::Value record =
@@ -73,20 +64,17 @@ class JsonlReport final : public Report {
   }
 
  private:
-  std::FILE* file_;
-  std::string path_, environment_;
-  std::optional<Error> trouble_;
+  std::unique_ptr<JsonLines> lines_;
+  std::string environment_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const json::Value& doctor,
                                                   const Environment& environment) {
-  std::FILE* file = std::fopen(path.c_str(), "we");
-  if (!file)
-    return Error{fmt::format("cannot write {}: {}", path, std::strerror(errno)), 0,
-                 "--jsonl takes a file in a folder that exists"};
-  auto report = std::make_unique<JsonlReport>(file, path, environment);
+  Result<std::unique_ptr<JsonLines>> lines = JsonLines::open(path);
+  if (!lines) return lines.error();
+  auto report = std::make_unique<JsonlReport>(std::move(*lines), environment);
   report->write(json::object({{"record", "head"},
                               {"schema", "assay-report"},
                               {"version", kReportVersion},

@@ -1,6 +1,8 @@
 #include "compare/commands/hunt/edges.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -8,6 +10,7 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "compare/process/output_of.h"
 #include "contract/line.h"
@@ -92,6 +95,22 @@ std::vector<string> Edges::command() const {
                              fmt::format("-rss_limit_mb={}", kMostMiB)};
   if (!options_.plugin.empty()) out.push_back("--plugin=" + options_.plugin);
   return out;
+}
+
+std::optional<Error> Edges::cannot_start() const {
+  const auto refused = [&](const string& why) {
+    return Error{"--edges " + options_.program + ": " + why, 0,
+                 "build it:  ci/setup --fuzz && ci/build fuzz assay_edges"};
+  };
+  if (::access(options_.program.c_str(), X_OK) != 0) return refused(std::strerror(errno));
+  std::vector<string> words = command();
+  words.push_back("-runs=0");
+  const Result<Output> output = run_program(words);
+  if (!output) return refused(output.error().message);
+  if (output->status == kRefused) return Error{output->ending(options_.program), 0, ""};
+  if (output->text.find("INFO: ") == string::npos)  // libFuzzer's first word
+    return refused("expected the program assay_edges, found one without libFuzzer");
+  return {};
 }
 
 Result<string> Edges::said_of(const Problem& p) const {

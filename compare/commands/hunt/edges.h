@@ -41,6 +41,8 @@ class Edges {
     std::optional<Problem> ended;
     std::string words;
   };
+  // Why the program cannot be started, or that it is another program; nothing where all is well.
+  std::optional<Error> cannot_start() const;
   // A line that ran, to begin from: the subject may run few of those that are drawn at random.
   std::optional<Error> know(const Problem&);
   // One round: so many executions as `runs` beyond those of the lines that are kept. It follows from the

@@ -1,6 +1,7 @@
 #include "compare/commands/hunt/folder.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -26,6 +27,8 @@ namespace {
 
 constexpr const char *kRecords = "hunt.jsonl", *kKept = "kept.cases", *kFound = "found.cases",
                      *kLock = "lock", *kLooking = "looking";
+constexpr const char* kFiles[] = {kRecords, kKept, kFound, kLock};
+constexpr const char* kRoom = "README.room";  // asks whether there is room for a pack
 
 string text_of(const string& path) {
   const auto mapped = MappedFile::open(path);
@@ -34,11 +37,21 @@ string text_of(const string& path) {
 }
 
 // Files that explain and the reproducer write, also those that a kill left under a name for the time of
-// writing.
-bool is_of_a_pack(const string& name) {
-  constexpr const char* kOfAPack[] = {"case.safetensors", "reproduce.cpp", "README", "diagnosis.json"};
-  return std::any_of(std::begin(kOfAPack), std::end(kOfAPack),
-                     [&](const char* own) { return name.starts_with(own); });
+// writing (write_file).
+bool is_of_a_pack(const fs::directory_entry& entry) {
+  constexpr std::string_view kOfAPack[] = {"case.safetensors", "reproduce.cpp", "README", kRoom,
+                                           "diagnosis.json"};
+  constexpr size_t kMarks = 7;  // of mkstemp: a full stop and six letters or digits
+  std::error_code failed;
+  if (!entry.is_regular_file(failed) || entry.is_symlink(failed)) return false;
+  const string name = entry.path().filename().string();
+  return std::any_of(std::begin(kOfAPack), std::end(kOfAPack), [&](std::string_view own) {
+    if (!name.starts_with(own)) return false;
+    const std::string_view rest = std::string_view(name).substr(own.size());
+    return rest.empty() ||
+           (rest.size() == kMarks && rest.starts_with('.') &&
+            std::all_of(rest.begin() + 1, rest.end(), [](unsigned char c) { return std::isalnum(c); }));
+  });
 }
 
 // Removes a folder whose files are of a pack. Nothing is done where it is not there; an error where anything
@@ -50,7 +63,7 @@ std::optional<Error> remove_pack(const fs::path& folder) {
                          "move it, or name another folder with --to"};
   if (!fs::is_directory(fs::symlink_status(folder, failed))) return in_the_way;
   for (const auto& entry : fs::directory_iterator(folder, failed))
-    if (!is_of_a_pack(entry.path().filename().string())) return in_the_way;
+    if (!is_of_a_pack(entry)) return in_the_way;
   fs::remove_all(folder, failed);
   if (failed) return Error{fmt::format("cannot remove {}: {}", folder.string(), failed.message()), 0, ""};
   return {};
@@ -73,6 +86,14 @@ Result<std::unique_ptr<Folder>> Folder::open(const string& path, const Head& hea
   if (auto error = out->read()) return *error;
   if (auto error = out->dropped()) return *error;  // what a kill has left
   return out;
+}
+
+bool Folder::is_own(const string& folder, const string& path) {
+  std::error_code failed;
+  const fs::path asked = fs::weakly_canonical(path, failed);
+  return std::any_of(std::begin(kFiles), std::end(kFiles), [&](const char* name) {
+    return fs::weakly_canonical(fs::path(folder) / name, failed) == asked;
+  });
 }
 
 std::optional<Error> Folder::lock() {
@@ -126,12 +147,11 @@ std::optional<Error> Folder::taken(size_t number) {
 }
 
 std::optional<Error> Folder::no_room() const {
-  const string path = (fs::path(looking()) / "README").string();
+  const string path = (fs::path(looking()) / kRoom).string();
   std::error_code failed;
-  const bool there = fs::exists(path, failed);
   fs::create_directories(looking(), failed);
-  const auto error = write_file(there ? path + ".room" : path, string(kMaxReproducerBytes, ' '));
-  fs::remove(there ? path + ".room" : path, failed);
+  const auto error = write_file(path, string(kMaxReproducerBytes, ' '));
+  fs::remove(path, failed);
   return error;
 }
 

@@ -29,6 +29,8 @@ class Folder {
   // Opens the folder, or makes it. Errors: it holds the hunt of another head, another process hunts in it, a
   // folder of the user's is in the way, or it cannot be written.
   static Result<std::unique_ptr<Folder>> open(const std::string& path, const Head& head);
+  // Whether `path` is one of the files in which a hunt in this folder keeps its state.
+  static bool is_own(const std::string& folder, const std::string& path);
   ~Folder();
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;

@@ -32,6 +32,7 @@ constexpr size_t kLinesPerLarger = 24;  // a larger line takes as long as a doze
 constexpr size_t kLinesPerData = 16;    // with the data of an earlier line changed
 constexpr int64_t kLong = 4096;         // elements of a row that a block of threads may take at once
 constexpr size_t kFewTries = 24;        // after which a group without a supported line is rarely tried
+constexpr size_t kFewOf = 4;            // a subject that runs fewer than one line in so many runs few of them
 
 }  // namespace
 
@@ -172,7 +173,7 @@ std::optional<Problem> Lines::candidate(Dice& dice) {
   const std::string name = pick_group(dice);
   Group& group = groups_[name];
   // A subject that runs few of the lines at random is asked for its own lines with one thing changed.
-  const bool narrow = group.tried >= kFewTries && group.supported * 4 < group.tried;
+  const bool narrow = group.tried >= kFewTries && group.supported * kFewOf < group.tried;
   std::optional<Draft> from;
   if (!trouble_.empty() && dice.chance(1, 8)) from = dice.pick(trouble_);
   else if (!group.kept.empty() && dice.chance(narrow ? 7 : 2, 8)) from = dice.pick(group.kept);
@@ -253,6 +254,17 @@ void Lines::know(const Problem& p) {
   const Draft d = draft_of(p);
   keep(groups_[d.group()], d, reaches);
   cover(p, true);
+}
+
+// The first lines of a hunt have asked about every group: of one without a kept line the subject runs none. A
+// subject that ran few of all lines runs few of each group.
+void Lines::go_on(size_t judged, size_t unsupported) {
+  const bool few = judged * kFewOf < judged + unsupported;
+  for (const auto& [name, drawer] : drawers_) {
+    Group& group = groups_[name];
+    if (group.supported == 0) group.tried = kFewTries;
+    else if (few) group.tried = std::max(kFewTries, kFewOf * group.supported + 1);
+  }
 }
 
 // Counts a line, and returns how many new pairs it has.

@@ -47,6 +47,9 @@ class Lines {
   std::vector<Problem> batch(uint64_t n, size_t lines);
   // A line that the user gave to begin from, or that an earlier hunt kept.
   void know(const Problem&);
+  // After the lines that an earlier hunt kept: how many lines it judged, and how many the subject did not
+  // run.
+  void go_on(size_t judged, size_t unsupported);
   // A line that failed in an earlier run.
   void near_trouble(const Problem&);
   // What became of a line. Returns whether it ran and had new pairs, or was the first to reach a rounding

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -18,7 +19,7 @@ namespace {
 using std::string;
 
 constexpr int64_t kMostCounted = int64_t{1} << 53;
-constexpr const char *kSchema = "assay.hunt/1", *kFound = "found.cases";
+constexpr const char *kSchema = "assay.hunt/1", *kRecords = "hunt.jsonl", *kFound = "found.cases";
 
 // The whole lines of a text.
 std::vector<string> whole_lines(const string& text) {
@@ -54,9 +55,11 @@ bool is_finding(const json::Value& record) { return record.text("record") == "fi
 std::optional<Error> other_head(const string& path, const Head& head, const json::Value& record) {
   if (record == to_json(head)) return {};
   const json::Value* most = record.find("max_elements");
+  const std::string_view only = record.text("only");
   return Error{
-      fmt::format("{} holds a hunt of {} with seed {} and at most {} elements, not this one", path,
-                  record.text("subject"), record.text("seed"), most ? most->to_int().value_or(0) : 0),
+      fmt::format("{} holds a hunt of {} with seed {} and at most {} elements, {}, not this one", path,
+                  record.text("subject"), record.text("seed"), most ? most->to_int().value_or(0) : 0,
+                  only.empty() ? "without --only" : fmt::format("--only '{}'", only)),
       0, "name another folder with --to, or give the same --subject, --seed, --max-elements and --only"};
 }
 
@@ -72,6 +75,7 @@ void add_record(const json::Value& record, Earlier& to) {
   }
   if (flag_of(record, "whole", true)) {
     to.begun = true;
+    if (const std::string_view given = record.text("given"); !given.empty()) to.given.emplace(given);
     if (record.text("record") == "batch") to.judged.batch = count_of(record, "batch") + 1;
   }
   to.judged.lines += count_of(record, "lines");
@@ -91,6 +95,14 @@ bool has_finding(const string& text, size_t number) {
 // Ends a last line that was cut short, so that it spoils none of the next.
 void end_line(string& text) {
   if (!text.empty() && !text.ends_with('\n')) text += '\n';
+}
+
+// A record that a kill cut short is no record: what it counted is judged again. One that lacks nothing but
+// its end is kept.
+void mend_records(string& text) {
+  const size_t last = text.rfind('\n') + 1;
+  if (last < text.size() && !json::parse(text.substr(last))) text.resize(last);
+  end_line(text);
 }
 
 // A last line of found.cases without a line end was cut short, or is one that the user has written. One that
@@ -113,16 +125,18 @@ json::Value to_json(const Head& head) {
 }
 
 json::Value to_json(const Judged& j) {
-  return json::object({{"record", j.kind},
-                       {"batch", static_cast<int64_t>(j.batch)},
-                       {"lines", j.lines},
-                       {"failures", j.failures},
-                       {"unsupported", j.unsupported},
-                       {"seconds", j.seconds},
-                       {"pairs", j.pairs},
-                       {"cases", j.cases},
-                       {"codes", j.codes},
-                       {"whole", j.whole}});
+  json::Value out = json::object({{"record", j.kind},
+                                  {"batch", static_cast<int64_t>(j.batch)},
+                                  {"lines", j.lines},
+                                  {"failures", j.failures},
+                                  {"unsupported", j.unsupported},
+                                  {"seconds", j.seconds},
+                                  {"pairs", j.pairs},
+                                  {"cases", j.cases},
+                                  {"codes", j.codes},
+                                  {"whole", j.whole}});
+  if (!j.given.empty()) out.set("given", j.given);
+  return out;
 }
 
 json::Value to_json(const Finding& f) {
@@ -147,16 +161,20 @@ string found_text(const Finding& f) {
 
 Result<Earlier> read_texts(const string& path, const Head& head, Texts& texts) {
   Earlier out;
-  bool finding_was_last = false;
-  end_line(texts.records);
+  bool finding_was_last = false, has_head = false;
+  mend_records(texts.records);
   end_line(texts.kept);
   for (const string& line : whole_lines(texts.records)) {
     const auto record = json::parse(line);
-    if (!record) continue;
-    if (record->find("schema")) {
+    if (record && record->find("schema")) {
       if (const auto error = other_head(path, head, *record)) return *error;
+      has_head = true;
       continue;
     }
+    if (!has_head)
+      return Error{fmt::format("{} has a {} that does not begin as that of a hunt does", path, kRecords), 0,
+                   "name another folder with --to, or move that file"};
+    if (!record) continue;
     add_record(*record, out);
     finding_was_last = is_finding(*record);
   }
@@ -166,7 +184,8 @@ Result<Earlier> read_texts(const string& path, const Head& head, Texts& texts) {
   mend_found(path, texts.found);
   if (texts.records.empty()) texts.records = json::dump(to_json(head)) + "\n";
   // A kill between the record of a finding and its line has left the record alone, or a part of the rest.
-  if (finding_was_last && !has_finding(texts.found, out.findings.back().number))
+  if (finding_was_last && parse_line(out.findings.back().line) &&
+      !has_finding(texts.found, out.findings.back().number))
     texts.found += found_text(out.findings.back()) + "\n";
   return out;
 }

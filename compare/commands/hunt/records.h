@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,10 @@ struct Finding {
 };
 json::Value to_json(const Finding&);
 
-// What was judged in one go: the lines that come first, a batch, or what a round of libFuzzer found.
+// What was judged in one go: the lines that come first, those that the user gave, a batch, or what a round of
+// libFuzzer found.
 struct Judged {
-  std::string kind;    // "first", "batch", "edges"
+  std::string kind;    // "first", "given", "batch", "edges"
   uint64_t batch = 0;  // its number; of a round the number of the batch that comes next
   size_t lines = 0, failures = 0, unsupported = 0;
   double seconds = 0;  // since the hunt began, over all its runs
@@ -36,6 +38,7 @@ struct Judged {
   size_t cases = 0;    // rounding cases, reached by then
   size_t codes = 0;    // that lines have had by then (codes.h)
   bool whole = true;  // all of its lines; not where the time was over before, and the next run begins it anew
+  std::string given;  // of "given" a digest of the lines; else empty
 };
 json::Value to_json(const Judged&);
 
@@ -56,14 +59,15 @@ struct Texts {
 
 // What earlier runs left.
 struct Earlier {
-  bool begun = false;  // the first lines were judged
-  Judged judged;       // the number of the next batch, and the counts of all that was judged
+  bool begun = false;           // the first lines were judged
+  std::set<std::string> given;  // digests of the user's lines that were judged
+  Judged judged;                // the number of the next batch, and the counts of all that was judged
   std::vector<Finding> findings;
   std::vector<Problem> kept;
 };
 
 // Reads the texts and mends in them what a kill has left (folder.h). Texts without records get the head.
-// Error: they are of the hunt of another head. Its text names `path`, the folder.
+// Error: they are of the hunt of another head, or of none. Its text names `path`, the folder.
 Result<Earlier> read_texts(const std::string& path, const Head&, Texts&);
 
 // The lines of found.cases, which the user may have edited. Files that they name lie in `path`.

@@ -52,6 +52,22 @@ TEST(BadUsage, ARequiredNameThatNoSubjectHasIsRefused) {
   EXPECT_TRUE(said.err.starts_with("assay: unknown subject 'plugin:mine' (")) << said.err;
 }
 
+TEST(BadUsage, AHuntTakesNoChoiceOfLinesWithoutLines) {
+  for (const char* option : {"--filter", "--shard"})
+    expect_refused(
+        {"hunt", option, "1/2"},
+        "--filter and --shard choose among the lines and suites that are given, and none is; --only "
+        "chooses what is drawn");
+}
+
+TEST(BadUsage, AnAbsurdNumberOfElementsOrBatchesIsRefused) {
+  for (const char* option : {"--max-elements", "--batches"}) {
+    const Said said = assay_called({"hunt", option, "99999999999999999999"});
+    EXPECT_EQ(said.status, kBadUsage);
+    EXPECT_NE(said.err.find(option), std::string::npos) << said.err;
+  }
+}
+
 TEST(BadUsage, ANumberThatCannotBeHeldIsRefused) {
   for (const char* seed : {"-1", "18446744073709551616", "abc", "1.5"}) {
     const Said said = assay_called({"hunt", "--seed", seed});

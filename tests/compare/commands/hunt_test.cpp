@@ -95,14 +95,14 @@ void all_is_wrong(const Problem&, std::span<const Buffer> out, const Environment
 }
 
 TEST_F(Hunt, AFolderOfTheUserStaysAsItIs) {
-  for (const char* own : {"1", "looking/pack"}) {
+  for (const char* own : {"1/thesis.txt", "looking/pack/thesis.txt", "1/README.md", "1/README/thesis.txt"}) {
     fs::remove_all(folder_);
-    fs::create_directories(folder_ + "/" + own);
-    ASSERT_FALSE(write_file(folder_ + "/" + own + "/thesis.txt", std::string_view("years of work")));
+    fs::create_directories(fs::path(folder_ + "/" + own).parent_path());
+    ASSERT_FALSE(write_file(folder_ + "/" + own, std::string_view("years of work")));
     const Told told = hunt(options("quantize mxfp8", 3), fakes::with("fake", scales_are_small));
-    EXPECT_EQ(told.status, 2) << told.text;
-    EXPECT_NE(told.text.find("is in the way"), std::string::npos) << told.text;
-    EXPECT_EQ(read(std::string(own) + "/thesis.txt"), "years of work");
+    EXPECT_EQ(told.status, 2) << own << ": " << told.text;
+    EXPECT_NE(told.text.find("is in the way"), std::string::npos) << own << ": " << told.text;
+    EXPECT_EQ(read(own), "years of work");
   }
 }
 
@@ -139,7 +139,7 @@ TEST_F(Hunt, ACrashThatTheTimeLeftIsPackedByTheNextRun) {
 TEST_F(Hunt, LinesThatTheTimeLeftAreJudgedByTheNextRun) {
   HuntOptions o = options("cast e4m3", 1);
   o.minutes = 1e-9;
-  o.known = {fakes::problem("cast e4m3 7x9 bf16 fill=edges seed=77")};
+  o.given = {fakes::problem("cast e4m3 7x9 bf16 fill=edges seed=77")};
   const Subjects right = fakes::with("fake", nullptr);
   hunt(o, right);
   o.minutes = 1;
@@ -349,8 +349,75 @@ TEST_F(Hunt, RoundingCasesAndCodesAreCountedOverAllRuns) {
 
 TEST_F(Hunt, NothingRanIsNoSuccess) {
   Subjects none = fakes::with("fake", nullptr);
-  HuntOptions o = options("no such op", 1);
-  EXPECT_EQ(hunt(o, none).status, 3);
+  EXPECT_EQ(hunt(options("cast mxfp8", 1), none).status, 3) << "no line has it";
+}
+
+TEST_F(Hunt, AnOpThatDoesNotExistIsRefusedAndTheFolderStaysFree) {
+  const Subjects right = fakes::with("fake", nullptr);
+  const Told told = hunt(options("quantize mxpf8", 1), right);
+  EXPECT_EQ(told.status, 2);
+  EXPECT_NE(told.text.find("no op with a format contains 'quantize mxpf8'"), std::string::npos) << told.text;
+  EXPECT_EQ(hunt(options("quantize mxfp8", 1), right).status, 0);
+  const Told other = hunt(options("quantize mxfp4", 1), right);
+  EXPECT_EQ(other.status, 2);
+  EXPECT_NE(other.text.find("--only 'quantize mxfp8', not this one"), std::string::npos) << other.text;
+}
+
+TEST_F(Hunt, WhatIsPrintedRepeatsTheFinding) {
+  folder_ += " of mine";
+  const Told told = hunt(options("cast e4m3", 1), fakes::with("fake", all_is_wrong));
+  const std::string command = "assay run '" + folder_ + "/found.cases' --subject fake repeats";
+  EXPECT_NE(told.text.find(command), std::string::npos) << told.text;
+}
+
+TEST_F(Hunt, LinesThatAreGivenLaterAreJudgedOnce) {
+  const auto wrong_there = [](const Problem& p, std::span<const Buffer> out, const Environment& e) {
+    if (p.x.shape == Shape{7, 9} && p.x.fill.seed == 77) all_is_wrong(p, out, e);
+  };
+  const Subjects wrong = fakes::with("fake", wrong_there);
+  HuntOptions o = options("cast e4m3", 1);
+  o.budget = 0.2;
+  EXPECT_EQ(hunt(o, wrong).status, 0);
+  o.given = {fakes::problem("cast e4m3 7x9 bf16 fill=edges seed=77")};
+  EXPECT_EQ(hunt(o, wrong).status, 1);
+  hunt(o, fakes::with("fake", nullptr));
+  const std::string records = read("hunt.jsonl");
+  EXPECT_EQ(records.find("\"given\": \""), records.rfind("\"given\": \"")) << records;
+}
+
+TEST_F(Hunt, ItsOwnStateIsNoPlaceForRecords) {
+  HuntOptions o = options("cast e4m3", 1);
+  ASSERT_EQ(hunt(o, fakes::with("fake", nullptr)).status, 0);
+  const std::string records = read("hunt.jsonl");
+  o.jsonl = folder_ + "/../" + fs::path(folder_).filename().string() + "/hunt.jsonl";
+  const Told told = hunt(o, fakes::with("fake", nullptr));
+  EXPECT_EQ(told.status, 2) << told.text;
+  EXPECT_NE(told.text.find("the hunt keeps its own state there"), std::string::npos) << told.text;
+  EXPECT_EQ(read("hunt.jsonl"), records);
+}
+
+TEST_F(Hunt, APipeGetsEachRecordOnce) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  HuntOptions o = options("cast e4m3", 2);
+  o.jsonl = fmt::format("/dev/fd/{}", ends[1]);
+  ASSERT_EQ(hunt(o, fakes::with("fake", nullptr)).status, 0);
+  close(ends[1]);
+  std::string told(65536, '\0');
+  const ssize_t size = ::read(ends[0], told.data(), told.size());
+  close(ends[0]);
+  ASSERT_GT(size, 0);
+  told.resize(static_cast<size_t>(size));
+  EXPECT_EQ(told, read("hunt.jsonl"));
+}
+
+TEST_F(Hunt, AFileOfAnotherProgramIsNotTakenForItsRecords) {
+  fs::create_directories(folder_);
+  ASSERT_FALSE(write_file(folder_ + "/hunt.jsonl", std::string_view("{\"deer\": 12}\n")));
+  const Told told = hunt(options("cast e4m3", 1), fakes::with("fake", nullptr));
+  EXPECT_EQ(told.status, 2) << told.text;
+  EXPECT_NE(told.text.find("does not begin as that of a hunt does"), std::string::npos) << told.text;
+  EXPECT_EQ(read("hunt.jsonl"), "{\"deer\": 12}\n");
 }
 
 TEST_F(Hunt, GoesOnAfterAKill) {
@@ -361,6 +428,7 @@ TEST_F(Hunt, GoesOnAfterAKill) {
   ASSERT_FALSE(write_file(folder_ + "/kept.cases", whole + "scale_chain nvf"));
   ASSERT_FALSE(write_file(folder_ + "/hunt.jsonl", records + "{\"record\": \"bat"));
   ASSERT_EQ(hunt(options("scale_chain", 2), right).status, 0);
+  EXPECT_EQ(read("hunt.jsonl").find("\"bat\n"), std::string::npos) << "a record that is none stays";
   const std::string cut = read("kept.cases");
   fs::remove_all(folder_);
   ASSERT_EQ(hunt(options("scale_chain", 4), right).status, 0);
@@ -411,6 +479,25 @@ TEST_F(Hunt, ASubjectOfOneKindOfLineIsAskedForIt) {
     const Told told = hunt(options("quantize mxfp8", 1), subjects);
     EXPECT_EQ(told.status, status) << told.text;
   }
+}
+
+class OfOneOp final : public ForwardingSubject {
+ public:
+  OfOneOp() : ForwardingSubject(make_reference_subject(), "fake") {}
+  Support supports(const Problem& p) const override {
+    return {to_line(p).starts_with("cast e4m3 "), "another op"};
+  }
+};
+
+// A run that goes on knows from the kept lines what the subject does not run.
+TEST_F(Hunt, ANarrowSubjectIsAskedForItsOwnLinesAfterAResume) {
+  Subjects subjects = fakes::with("reference", nullptr);
+  subjects.owned.erase(subjects.owned.begin() + 1);
+  subjects.owned.push_back(std::make_unique<OfOneOp>());
+  ASSERT_EQ(hunt(options("", 1), subjects).status, 0);
+  const int64_t before = sum_of("lines");
+  ASSERT_EQ(hunt(options("", 1), subjects).status, 0);
+  EXPECT_GE(sum_of("lines") - before, 48) << "of 96";
 }
 
 }  // namespace
