@@ -330,7 +330,7 @@ class Subject:
 
     def hunt(self, minutes: float = 1.0, *, to: Any = None) -> Report:
         """Draws lines and judges them for so many minutes, as `assay hunt` does (docs/hunt.md). The results are one line for each cause that was found, made
-        small, with the cause as its reason.
+        small, with the cause as its reason; and those of earlier hunts in the same folder that still fail.
 
         to  the folder that keeps what is found, and in which a second hunt goes on (default: none is left)
 
@@ -342,14 +342,16 @@ class Subject:
             raise AssayError(f"expected a function that can be imported by its name, found {name or self.function!r}; put it into a module" if kind != "name" else
                              f"expected the program at {program}, found none; install the package again: python3 -m pip install .")
         with tempfile.TemporaryDirectory() as spare:
-            folder = pathlib.Path(to or spare)
-            command = [str(program), "hunt", "--python", f"{module}:{name}", "--python-spec", self.spec, "--minutes", str(minutes), "--to", str(folder)]
+            folder, records = pathlib.Path(to or spare), pathlib.Path(spare) / "records.jsonl"
+            command = [str(program), "hunt", "--python", f"{module}:{name}", "--python-spec", self.spec, "--minutes", str(minutes), "--to", str(folder), "--jsonl", str(records)]
             env = {**os.environ, "ASSAY_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
             done = subprocess.run(command, env=env, capture_output=True, text=True)
             if done.returncode not in (0, 1):
                 raise AssayError(f"expected a hunt, found exit {done.returncode}: {(done.stderr or done.stdout).strip()}")
-            found = [json.loads(text) for text in (folder / "hunt.jsonl").read_text().splitlines()]
-        return Report([Result(f["line"], "failed", f["headline"]) for f in found if f.get("record") == "finding"])
+            all_runs, this_run = ([json.loads(text) for text in file.read_text().splitlines()] for file in (folder / "hunt.jsonl", records))
+        headlines = {f["line"]: f["headline"] for f in all_runs if f.get("record") == "finding"}
+        red = [r["line"] for r in this_run if r.get("record") == "finding" or r.get("outcome") == "still fails"]
+        return Report([Result(line, "failed", headlines.get(line, "a line of found.cases")) for line in dict.fromkeys(red)])
 
     def close(self) -> None:
         """Ends the interpreter in which the function runs. Twice does no harm."""

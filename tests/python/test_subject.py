@@ -36,6 +36,10 @@ def floors(x):
     return mxfp8(x, True)
 
 
+def floors_until_mended(x):
+    return mxfp8(x, not pathlib.Path(os.environ["MENDED"]).exists())
+
+
 def crashes(x):
     if x.shape[0] == 3:
         os.abort()
@@ -148,10 +152,16 @@ def test_the_interpreter_may_end_with_an_open_subject(tmp_path):
 
 
 @pytest.mark.skipif(not (pathlib.Path(assay.__file__).parent / "bin/assay").is_file(), reason="the package has no program beside it")
-def test_hunt(tmp_path):
-    with assay.Subject.from_callable(floors, "mxfp8 dir=row", out="numpy") as subject:
+def test_hunt(tmp_path, monkeypatch):
+    mended = tmp_path / "mended"
+    monkeypatch.setenv("MENDED", str(mended))
+    with assay.Subject.from_callable(floors_until_mended, "mxfp8 dir=row", out="numpy") as subject:
         report = subject.hunt(0.05, to=tmp_path / "found")
         assert not report and any("floored exponent of the amax" in r.reason for r in report.results), str(report)
         assert not subject.check(report.results[0].line) and (tmp_path / "found/found.cases").is_file()
+        again = subject.hunt(0.001, to=tmp_path / "found")
+        assert not again and again.results[0] == report.results[0], str(again)
+        mended.touch()
+        assert subject.hunt(0.001, to=tmp_path / "found"), "what was found before passes now"
     with pytest.raises(assay.AssayError, match="put it into a module"):
         assay.Subject.from_callable(lambda x: mxfp8(x), "mxfp8", isolate=False).hunt()
