@@ -81,6 +81,10 @@ std::string digest_of_lines(const std::vector<Problem>& lines) {
   return sha256(std::as_bytes(std::span(text)));
 }
 
+hunting::Edges edges_of(const HuntOptions& o) {
+  return hunting::Edges({o.edges, o.subject, o.plugin, o.folder, o.only, o.max_elements, o.seed});
+}
+
 // One run of the command.
 class Hunt {
  public:
@@ -94,8 +98,7 @@ class Hunt {
         out_(out),
         progress_(err, options.progress),
         lines_(options.seed, options.max_elements, options.only),
-        edges_({options.edges, options.subject, options.plugin, options.folder, options.only,
-                options.max_elements, options.seed}),
+        edges_(edges_of(options)),
         causes_(folder.findings()) {
     settings_ = options.settings;
     settings_.subjects = {options.subject};
@@ -107,11 +110,6 @@ class Hunt {
       for (const std::string& text : {f.drawn, f.line})
         if (const Result<Problem> p = parse_line(text)) lines_.near_trouble(*p);
     record(to_json(folder.head()));
-  }
-
-  // Why the instrumented program cannot be asked.
-  std::optional<Error> cannot_begin() const {
-    return options_.edges.empty() ? std::nullopt : edges_.cannot_start();
   }
 
   // The lines of found.cases once more. Where a line passes on which a sanitizer found something, the
@@ -564,6 +562,8 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
   }
   if (const Support here = present_in_child(*subjects.find(options.subject)); !here.yes)
     return fmt::print(err, "assay: subject {} is absent: {}\n", options.subject, here.why), 3;
+  if (!options.edges.empty())
+    if (const auto error = edges_of(options).cannot_start()) return refuse(*error);
   const auto folder =
       Folder::open(options.folder, {options.subject, options.seed, options.max_elements, options.only});
   if (!folder) return refuse(folder.error());
@@ -581,7 +581,6 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
                "code do too\n");
   const InterruptScope scope;
   Hunt hunt(options, subjects, **folder, records.get(), out, err);
-  if (const auto error = hunt.cannot_begin()) return refuse(*error);
   hunt.repeat(*found);
   hunt.begin(options.given);
   hunt.go();

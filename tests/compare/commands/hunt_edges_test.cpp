@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -29,7 +30,8 @@ struct Edges : Hunt {
     HuntOptions o = options("quantize nvfp4", 1);
     o.edges = folder_ + "/edges.sh";
     fs::create_directories(folder_);
-    EXPECT_FALSE(write_file(o.edges, std::string_view("#!/bin/sh\nfor word; do case $word in --new=*) "
+    EXPECT_FALSE(write_file(o.edges, std::string_view("#!/bin/sh\nfor word; do case $word in -runs=0) "
+                                                      "echo 'INFO: Seed: 1'; exit;; --new=*) "
                                                       "new=${word#--new=};; esac; done\n" +
                                                       rest)));
     fs::permissions(o.edges, fs::perms::owner_all);
@@ -177,8 +179,15 @@ TEST_F(Edges, AProgramThatCannotRunEndsTheHunt) {
   EXPECT_EQ(none.status, 2);
   EXPECT_NE(none.text.find("exit status 2: no such subject"), std::string::npos) << none.text;
   HuntOptions o = options("cast", 1);
-  o.edges = folder_ + "/nowhere";
-  EXPECT_EQ(hunt(o, fakes::with("fake", nullptr)).status, 2);
+  for (const auto& [program, why] :
+       {std::pair{"/nowhere", "No such file"}, {"/bin/true", "found one without libFuzzer"}}) {
+    fs::remove_all(folder_);
+    o.edges = program;
+    const Told told = hunt(o, fakes::with("fake", nullptr));
+    EXPECT_EQ(told.status, 2);
+    EXPECT_NE(told.text.find(why), std::string::npos) << told.text;
+    EXPECT_FALSE(fs::exists(folder_)) << "nothing was hunted";
+  }
 }
 
 }  // namespace
