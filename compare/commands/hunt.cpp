@@ -154,9 +154,9 @@ class Hunt {
   void begin(const std::vector<Problem>& given) {
     settings_.over = [this] { return over(); };
     if (!folder_.earlier().begun) {
-      batch(lines_.first());
       const std::vector<Problem> own = lines_.with_words(subjects_.find(options_.subject)->own_words());
       if (!own.empty()) batch(own);
+      batch(lines_.first());
       if (given.empty()) widen();
       ended("first", 0);
     }

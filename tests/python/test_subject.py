@@ -156,7 +156,7 @@ def test_hunt(tmp_path, monkeypatch):
     mended = tmp_path / "mended"
     monkeypatch.setenv("MENDED", str(mended))
     with assay.Subject.from_callable(floors_until_mended, "mxfp8 dir=row", out="numpy") as subject:
-        report = subject.hunt(0.05, to=tmp_path / "found")
+        report = subject.hunt(0.1, to=tmp_path / "found")
         assert not report and any("floored exponent of the amax" in r.reason for r in report.results), str(report)
         assert not subject.check(report.results[0].line) and (tmp_path / "found/found.cases").is_file()
         again = subject.hunt(0.001, to=tmp_path / "found")
