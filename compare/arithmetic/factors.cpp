@@ -197,6 +197,14 @@ std::optional<Factor> bf16_quotient_within(double encode, double scale) {
   return Factor{above < step / 2 ? lower : lower + step};
 }
 
+// N17.10: fl(s P) or fl(s / S), which may be infinite; nothing where it is nearly so.
+std::optional<Factor> divisor_within(double divisor, double slack) {
+  constexpr double kUnsure = 0x1p-20, kLargest = static_cast<double>(kMost);
+  if (std::fabs(divisor / kLargest - 1) < kUnsure) return {};
+  if (divisor > kLargest) return Factor{kInfinity, true};
+  return Factor{divisor, true, slack};
+}
+
 std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t code, double scale,
                                    double tensor_amax) {
   const Numerics& n = q.numerics;
@@ -213,7 +221,7 @@ std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t
   const double s = reads_decode(n.multiplier) ? 1 / t->decode : t->encode;
   const double slack = scale == 0 ? 0 : 0x1p-21;
   if (n.multiplier == Multiplier::divide_twice) return Factor{scale, true, slack, t->decode};
-  if (divides_elements(n.multiplier)) return Factor{scale / s, true, slack};
+  if (divides_elements(n.multiplier)) return divisor_within(scale / s, slack);
   if (n.multiplier == Multiplier::reciprocal && std::isinf(static_cast<float>(1 / t->encode)))
     return {};  // given_product: 1 / S overflows (N10.7)
   // An infinity times a multiplier of 0 is a NaN.
@@ -225,7 +233,8 @@ std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t
   const double r = scale == 0 ? std::numeric_limits<double>::infinity() : s / scale;
   if (r > static_cast<double>(kMost) * (1 + 0x1p-15)) return Factor{kMost};
   // Near the largest S the decode scale is subnormal and has fewer digits (N10.7).
-  return Factor{r, false, r * (s > 0x1p100 ? 0x1p-15 : 0x1p-21)};
+  // A subnormal multiplier is a step of 2^-149 or less off.
+  return Factor{r, false, r * (s > 0x1p100 ? 0x1p-15 : 0x1p-21) + 0x1p-149};
 }
 
 // N9.2: the scale is not stored, its reciprocal is; in GEMM layout only its exponent, and of a subnormal
