@@ -174,11 +174,16 @@ Factor Factors::nvfp4(float s, float tensor_amax) const {
   return {at_most(1.0f / (s * (1.0f / encode)), kMost, n.nan_clamp)};
 }
 
+// Whether a number is infinite in binary32; nothing where it is infinite or nearly so.
+static std::optional<bool> overflows(double number) {
+  constexpr double kUnsure = 0x1p-20, kLargest = static_cast<double>(kMost);  // it is rounded twice
+  if (std::fabs(number / kLargest - 1) < kUnsure) return {};
+  return number > kLargest;
+}
+
 std::optional<bool> inverts_infinity(Multiplier rule, double product) {
   if (rule != Multiplier::reciprocal && rule != Multiplier::product_reciprocal) return false;
-  constexpr double kUnsure = 0x1p-20, kLargest = static_cast<double>(kMost);  // it is rounded twice
-  if (std::fabs(product / kLargest - 1) < kUnsure) return {};
-  return product > kLargest;
+  return overflows(product);
 }
 
 // ---- factors with slack ----
@@ -199,10 +204,9 @@ std::optional<Factor> bf16_quotient_within(double encode, double scale) {
 
 // N17.10: fl(s P) or fl(s / S), which may be infinite; nothing where it is nearly so.
 std::optional<Factor> divisor_within(double divisor, double slack) {
-  constexpr double kUnsure = 0x1p-20, kLargest = static_cast<double>(kMost);
-  if (std::fabs(divisor / kLargest - 1) < kUnsure) return {};
-  if (divisor > kLargest) return Factor{kInfinity, true};
-  return Factor{divisor, true, slack};
+  const std::optional<bool> infinite = overflows(divisor);
+  if (!infinite) return {};
+  return *infinite ? Factor{kInfinity, true} : Factor{divisor, true, slack};
 }
 
 std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t code, double scale,

@@ -74,7 +74,7 @@ SuiteEntry drawn_entry(const Problem& p) {
   return e;
 }
 
-// What says that lines are those of an earlier run.
+// Tells whether an earlier run was given the same lines.
 std::string digest_of_lines(const std::vector<Problem>& lines) {
   std::string text;
   for (const Problem& p : lines) text += to_line(p) + "\n";
@@ -88,7 +88,7 @@ hunting::Edges edges_of(const HuntOptions& o) {
 // One run of the command.
 class Hunt {
  public:
-  // `records`: what gets the records of this run; null: nothing does.
+  // `records`: where the records of this run go as well; may be null.
   Hunt(const HuntOptions& options, const Subjects& subjects, Folder& folder, JsonLines* records,
        std::FILE* out, std::FILE* err)
       : options_(options),
@@ -191,14 +191,12 @@ class Hunt {
     const size_t judged = total(&Judged::lines);
     if (judged == 0 && interrupted())
       return fmt::print(err, "assay: interrupted before the first line was judged\n"), kInterrupted;
-    if (judged == 0 && lines_.groups() == 0)
-      return fmt::print(err,
-                        "assay: nothing was judged: no line has an op with a format that contains '{}'\n",
-                        options_.only),
-             3;
-    if (judged == 0)
-      return fmt::print(err, "assay: nothing was judged: {} runs no line that was drawn\n", options_.subject),
-             3;
+    if (judged == 0) {
+      const std::string why = lines_.groups() == 0
+                                  ? "no line has an op with a format that contains '" + options_.only + "'"
+                                  : options_.subject + " runs no line that was drawn";
+      return fmt::print(err, "assay: nothing was judged: {}\n", why), 3;
+    }
     if (!folder_.findings().empty()) fmt::print(out_, "{} repeats what was found\n", repeat_command());
     fmt::print(out_, "{}", hunting::table_of(lines_.covered(), folder_.findings()));
     const bool red = failing_ + new_findings_ + run_.failures + now_.failures > 0;
@@ -206,7 +204,7 @@ class Hunt {
   }
 
  private:
-  // Where no line has run so far.
+  // Asks for more kinds of lines where the subject has run no line so far.
   void widen() {
     if (lines_.covered().empty() && !over()) batch(lines_.near_plain());
   }

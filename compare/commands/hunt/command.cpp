@@ -87,8 +87,9 @@ void register_hunt(Program& program) {
     hunt->settings.jobs = common.jobs;
     if (common.what.empty() && (!common.filter.empty() || !common.shard.empty()))
       throw Refusal{
-          "--filter and --shard choose among the lines and suites that are given, and none is; --only "
-          "chooses what is drawn"};
+          "--filter and --shard choose among lines and suites that you give: give some, or use --only for "
+          "what "
+          "is drawn"};
     if (!common.what.empty())
       for (const SuiteEntry& e : entries_of(common)) hunt->given.push_back(e.problem);
     hunt->progress = program.progress;

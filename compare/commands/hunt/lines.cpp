@@ -256,8 +256,8 @@ void Lines::know(const Problem& p) {
   cover(p, true);
 }
 
-// The first lines of a hunt have asked about every group: of one without a kept line the subject runs none. A
-// subject that ran few of all lines runs few of each group.
+// The first lines of a hunt have asked about every group. Where no line of a group was kept, the subject ran
+// none of them. A subject that ran few of all lines runs few of each group.
 void Lines::go_on(size_t judged, size_t unsupported) {
   const bool few = judged * kFewOf < judged + unsupported;
   for (const auto& [name, drawer] : drawers_) {

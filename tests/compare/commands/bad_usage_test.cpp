@@ -56,8 +56,8 @@ TEST(BadUsage, AHuntTakesNoChoiceOfLinesWithoutLines) {
   for (const char* option : {"--filter", "--shard"})
     expect_refused(
         {"hunt", option, "1/2"},
-        "--filter and --shard choose among the lines and suites that are given, and none is; --only "
-        "chooses what is drawn");
+        "--filter and --shard choose among lines and suites that you give: give some, or use --only for what "
+        "is drawn");
 }
 
 TEST(BadUsage, AnAbsurdNumberOfElementsOrBatchesIsRefused) {

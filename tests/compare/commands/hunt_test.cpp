@@ -428,7 +428,8 @@ TEST_F(Hunt, GoesOnAfterAKill) {
   ASSERT_FALSE(write_file(folder_ + "/kept.cases", whole + "scale_chain nvf"));
   ASSERT_FALSE(write_file(folder_ + "/hunt.jsonl", records + "{\"record\": \"bat"));
   ASSERT_EQ(hunt(options("scale_chain", 2), right).status, 0);
-  EXPECT_EQ(read("hunt.jsonl").find("\"bat\n"), std::string::npos) << "a record that is none stays";
+  EXPECT_EQ(read("hunt.jsonl").find("\"bat\n"), std::string::npos)
+      << "the part of a record that a kill left is removed";
   const std::string cut = read("kept.cases");
   fs::remove_all(folder_);
   ASSERT_EQ(hunt(options("scale_chain", 4), right).status, 0);
