@@ -97,8 +97,8 @@ void end_line(string& text) {
   if (!text.empty() && !text.ends_with('\n')) text += '\n';
 }
 
-// A record that a kill cut short is no record: what it counted is judged again. One that lacks nothing but
-// its end is kept.
+// Removes a last record that a kill cut short: what it counted is judged again. Where only the line end is
+// missing, the record is kept.
 void mend_records(string& text) {
   const size_t last = text.rfind('\n') + 1;
   if (last < text.size() && !json::parse(text.substr(last))) text.resize(last);
