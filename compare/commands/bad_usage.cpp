@@ -11,8 +11,8 @@
 #include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
-#include "compare/commands/shell_word.h"
 #include "compare/text/printable.h"
+#include "compare/text/shell.h"
 #include "contract/line.h"
 #include "contract/problem.h"
 #include "contract/words.h"

@@ -21,6 +21,7 @@
 #include "compare/process/interrupt.h"
 #include "compare/report/report.h"
 #include "compare/text/printable.h"
+#include "compare/text/shell.h"
 #include "compare/text/terminal.h"
 #include "contract/line.h"
 #include "fixtures/files.h"

@@ -10,11 +10,11 @@
 
 #include "compare/commands/counts_page.h"
 #include "compare/commands/options.h"
-#include "compare/commands/shell_word.h"
 #include "compare/model/launches.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/text/html.h"
+#include "compare/text/shell.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"

@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 
 #include "compare/commands/options.h"
-#include "compare/commands/shell_word.h"
 #include "compare/diagnosis/identify/answer.h"
 #include "compare/diagnosis/identify/groups.h"
 #include "compare/packs/dump.h"
 #include "compare/process/interrupt.h"
 #include "compare/text/printable.h"
+#include "compare/text/shell.h"
 #include "compare/text/terminal.h"
 #include "contract/flavours.h"
 #include "fixtures/files.h"

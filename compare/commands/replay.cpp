@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "compare/commands/options.h"
-#include "compare/commands/shell_word.h"
 #include "compare/commands/worker_verdict.h"
 #include "compare/judge/verdict.h"
 #include "compare/packs/pack.h"
@@ -15,6 +14,7 @@
 #include "compare/process/pool.h"
 #include "compare/report/build.h"
 #include "compare/text/printable.h"
+#include "compare/text/shell.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
 

@@ -17,6 +17,7 @@
 #include "compare/process/run_in_child.h"
 #include "compare/report/report.h"
 #include "compare/report/screen.h"
+#include "compare/text/shell.h"
 #include "compare/text/terminal.h"
 #include "contract/line.h"
 

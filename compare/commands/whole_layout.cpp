@@ -8,12 +8,12 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
-#include "compare/commands/shell_word.h"
 #include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/patterns/layouts.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/memory.h"
 #include "compare/process/run_in_child.h"
+#include "compare/text/shell.h"
 #include "contract/line.h"
 #include "contract/planes.h"
 

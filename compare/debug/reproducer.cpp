@@ -10,6 +10,7 @@
 #include "compare/judge/judge.h"
 #include "compare/packs/pack.h"
 #include "compare/report/screen.h"
+#include "compare/text/shell.h"
 #include "contract/assay_plugin.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
@@ -312,9 +313,10 @@ std::optional<Error> write_reproducer(const string& folder, const Problem& bad,
   std::filesystem::create_directories(folder, failed);
   if (failed) return Error{folder + ": " + failed.message(), 0, "name a folder that can be written"};
 
-  const string line = to_line(bad), library = subject_argument.starts_with(kPluginFlag)
-                                                  ? subject_argument.substr(kPluginFlag.size())
-                                                  : "";
+  const string line = to_line(bad),
+               library = subject_argument.starts_with(kPluginFlag)
+                             ? shell_unquoted(subject_argument.substr(kPluginFlag.size()))
+                             : "";
   string cause = got.empty() ? "the subject wrote nothing that could be recorded"
                              : "the recordings of both sides are equal: the failure shows only in a run";
   if (!got.empty())

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "compare/text/html.h"
+#include "compare/text/shell.h"
 #include "contract/line.h"
 
 namespace assay {

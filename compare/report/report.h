@@ -76,9 +76,6 @@ Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const
 // written, said before anything runs.
 Result<std::unique_ptr<Report>> make_junit_report(const std::string& path);
 
-// The text in a shell's single quotes.
-std::string shell_quoted(std::string_view text);
-
 // The screen of one red verdict, with line ends.
 // `launched`: what stands before `run` in the repro, such as "mpirun -n 4 build/mpi/bin/assay"; empty: assay.
 std::string failure_screen(const SuiteEntry& entry, const Verdict& verdict, const Environment& environment,

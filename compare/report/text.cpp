@@ -11,6 +11,7 @@
 #include "compare/report/report.h"
 #include "compare/report/screen.h"
 #include "compare/text/printable.h"
+#include "compare/text/shell.h"
 #include "compare/text/terminal.h"
 #include "contract/line.h"
 #include "contract/words.h"
@@ -281,19 +282,6 @@ std::string Totals::last_line() const {
   return fmt::format("{} passed, {} failed, {} skipped", passed, failed, skipped);
 }
 int Totals::exit_status() const { return failed > 0 ? 1 : passed > 0 ? 0 : 3; }
-
-std::string shell_quoted(std::string_view text) {
-  const bool plain = printable("'" + std::string(text)) == "'" + std::string(text);
-  std::string out = plain ? "'" : "$'";  // what a terminal would act on is written in the shell's own escapes
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (plain) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    else if (c == '\'' || c == '\\') out += std::string("\\") + c;
-    else if (byte < 0x20 || byte >= 0x7F || c == '#') out += fmt::format("\\x{:02x}", byte);
-    else out += c;
-  }
-  return out + "'";
-}
 
 namespace {
 

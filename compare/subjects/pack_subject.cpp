@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "compare/judge/runs.h"
+#include "compare/text/shell.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -27,7 +28,7 @@ class PackSubject final : public Subject {
       if (const Result<Problem> p = parse_line(c.line)) by_line_.emplace(to_canonical_line(*p), &c);
   }
   std::string_view name() const override { return name_; }
-  std::string argument() const override { return "--pack " + pack_->path; }
+  std::string argument() const override { return "--pack " + shell_word(pack_->path); }
   Support supports(const Problem& p) const override {
     const PackCase* c = recorded(p);
     if (!c) return {false, "not in " + pack_->path};

@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "compare/process/float_environment.h"
+#include "compare/text/shell.h"
 #include "contract/assay_plugin.h"
 #include "contract/line.h"
 #include "contract/own_order.h"
@@ -197,7 +198,7 @@ class PluginSubject final : public Subject {
   }
 
   std::string_view name() const override { return name_; }
-  std::string argument() const override { return "--plugin " + path_; }
+  std::string argument() const override { return "--plugin " + shell_word(path_); }
 
   Support present() const override { return {probed().why_absent.empty(), probed().why_absent}; }
   bool on_device() const { return loaded_ ? loaded_->on_device : probed().on_device; }

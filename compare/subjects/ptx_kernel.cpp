@@ -16,6 +16,7 @@
 #include "compare/subjects/ptx_dependence.h"
 #include "compare/subjects/ptx_launch_file.h"
 #include "compare/subjects/ptx_texts.h"
+#include "compare/text/shell.h"
 #include "contract/line.h"
 #include "contract/own_order.h"
 #include "contract/words.h"
@@ -548,7 +549,7 @@ Result<std::unique_ptr<Subject>> subject_of(const std::string& path, const std::
 Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path, double timeout) {
   auto file = read_ptx_launch_file(path);
   if (!file) return file.error();
-  return subject_of(path, "--ptx-kernel " + path, std::move(*file), timeout);
+  return subject_of(path, "--ptx-kernel " + shell_word(path), std::move(*file), timeout);
 }
 
 Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const PtxLaunchWords& words, double timeout) {

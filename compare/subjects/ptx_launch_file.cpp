@@ -1,7 +1,5 @@
 #include "compare/subjects/ptx_launch_file.h"
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "compare/subjects/ptx_arguments.h"
+#include "compare/text/shell.h"
 #include "contract/encoding.h"
 #include "contract/f32_text.h"
 #include "contract/format.h"
@@ -437,11 +436,7 @@ std::string to_options(const PtxLaunchWords& words) {
         std::pair{"--block", &words.block}, std::pair{"--shared", &words.shared},
         std::pair{"--args", &words.args}, std::pair{"--zeroed", &words.zeroed}}) {
     if (text->empty()) continue;
-    const bool plain = std::all_of(text->begin(), text->end(), [](unsigned char c) {
-      return std::isalnum(c) ||
-             std::string_view("_./,:=+-").find(static_cast<char>(c)) != std::string_view::npos;
-    });
-    out += (out.empty() ? "" : " ") + std::string(option) + " " + (plain ? *text : "'" + *text + "'");
+    out += (out.empty() ? "" : " ") + std::string(option) + " " + shell_word(*text);
   }
   return out;
 }

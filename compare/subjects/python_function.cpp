@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/text/shell.h"
 #include "contract/line.h"
 #include "contract/own_order.h"
 #include "fixtures/json.h"
@@ -166,7 +167,7 @@ class PythonSubject final : public Subject {
 
   std::string_view name() const override { return name_; }
   std::string argument() const override {
-    return "--python " + function_ + (spec_.empty() ? "" : " --python-spec '" + spec_ + "'");
+    return "--python " + shell_word(function_) + (spec_.empty() ? "" : " --python-spec " + shell_word(spec_));
   }
 
   // The interpreter of this look is not kept: workers are forked from this process.

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -15,6 +16,7 @@
 #include "compare/debug/shrink.h"
 #include "compare/process/run_in_child.h"
 #include "compare/subjects/plugin.h"
+#include "compare/text/shell.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 
@@ -104,6 +106,32 @@ TEST(Reproducer, OfAShrunkPluginRunsThePlugin) {
   std::ostringstream checked;
   EXPECT_EQ(run_check({{options.reproducer + "/case.safetensors"}}, subjects, checked, checked), 1);
   EXPECT_NE(checked.str().find("1 passed, 1 failed, 0 skipped"), std::string::npos) << checked.str();
+}
+
+// A path that a shell would read as two words: the program loads it, and the commands quote it.
+TEST(Reproducer, PathOfThePluginMayHoldASpace) {
+  const std::string folder = fresh("spaced") + " it's", library = folder + "/lib one.so";
+  std::filesystem::create_directories(folder);
+  std::filesystem::create_symlink(plugin_path("faulty_plugin_rounding"), library);
+  Subjects subjects;
+  subjects.owned.push_back(make_reference_subject());
+  subjects.owned.push_back(std::move(*make_plugin_subject(library)));
+  ShrinkCommandOptions options;
+  options.problem = *parse_line("quantize mxfp8 1x32 bf16 dir=row fill=ties seed=3");
+  options.subject = subjects.owned.back()->name();
+  options.reproducer = fresh("spaced");
+  std::ostringstream out, err;
+  ASSERT_EQ(run_shrink(options, subjects, out, err), 0) << err.str();
+  const std::string quoted = shell_quoted(std::filesystem::path(library).lexically_normal().string());
+  EXPECT_NE(out.str().find("assay run --plugin " + quoted), std::string::npos) << out.str();
+  const std::string readme = read(options.reproducer + "/README");
+  EXPECT_NE(readme.find("--plugin " + quoted + "\n"), std::string::npos) << readme;
+  ASSERT_EQ(compile(options.reproducer).status, 0);
+  const Said said = shell(options.reproducer + "/reproduce");
+  EXPECT_EQ(said.status, 1) << said.text;
+  EXPECT_NE(said.text.find("1 of 1 differ"), std::string::npos) << said.text;
+  std::filesystem::remove_all(folder);
+  std::filesystem::remove_all(options.reproducer);
 }
 
 // The place for one's own kernel: one that copies what the reference wrote is right; one that also writes an

@@ -19,6 +19,7 @@
 #include "compare/report/screen.h"
 #include "compare/subjects/forwarding.h"
 #include "compare/text/printable.h"
+#include "compare/text/shell.h"
 #include "contract/line.h"
 
 namespace assay {

@@ -6,6 +6,7 @@
 #include "compare/diagnosis/report/html_sections.h"
 #include "compare/report/report.h"
 #include "compare/text/html.h"
+#include "compare/text/shell.h"
 
 namespace assay::sections {
 

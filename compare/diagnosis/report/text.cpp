@@ -7,6 +7,7 @@
 #include "compare/arithmetic/codes.h"
 #include "compare/report/report.h"
 #include "compare/text/printable.h"
+#include "compare/text/shell.h"
 
 namespace assay {
 
