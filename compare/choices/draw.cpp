@@ -116,10 +116,11 @@ std::vector<string> all_groups() {
   return out;
 }
 
-bool is_of_some_group(const string& text) {
-  const std::vector<string> all = all_groups();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const string& group) { return group.find(text) != string::npos; });
+std::optional<Error> cannot_choose(const string& text) {
+  for (const string& group : all_groups())
+    if (group.find(text) != string::npos) return {};
+  return Error{"--only: no op with a format contains '" + text + "'", 0,
+               "`assay coverage --list 0` lists them"};
 }
 
 Drawer::Drawer(const string& group, int64_t most, Accepts accepts, uint64_t seed, Aim aim)

@@ -15,6 +15,7 @@
 #include "compare/choices/draft.h"
 #include "contract/line.h"
 #include "contract/problem.h"
+#include "contract/result.h"
 
 namespace assay::choices {
 
@@ -33,8 +34,8 @@ Wish wish_of(const std::string& choice);
 // Every op with every format or encoding that it may name: "quantize mxfp8", "cast e4m3"; also those that no
 // line has.
 std::vector<std::string> all_groups();
-// Whether the name of any of them contains the text.
-bool is_of_some_group(const std::string& text);
+// Why `--only TEXT` chooses none of them: no name contains the text.
+std::optional<Error> cannot_choose(const std::string& text);
 
 // Tensors of more elements are drawn by no command.
 inline constexpr int kMostElements = 1 << 30;

@@ -171,11 +171,7 @@ int run_coverage(const CoverageOptions& options, std::ostream& out, std::ostream
   };
   for (const auto& [path, option] : files)
     if (refuse(path.empty() ? std::nullopt : cannot_write(path, option))) return 2;
-  if (!choices::is_of_some_group(options.space.only)) {
-    err << "assay: --only: no op with a format contains '" << options.space.only
-        << "'; `assay coverage --list 0` lists them\n";
-    return 2;
-  }
+  if (refuse(choices::cannot_choose(options.space.only))) return 2;
   const InterruptScope scope;
   choices::SpaceOptions search = options.space;
   size_t searched = 0, of = 0;
@@ -228,7 +224,7 @@ const Subject* subject_of(const CommonOptions& common, const Subjects& subjects)
 // the suite that is asked about.
 std::vector<Problem> evidence_of(const std::string& suites, const std::string& only, std::ostream& err) {
   std::vector<Problem> out;
-  if (!choices::is_of_some_group(only)) return out;
+  if (choices::cannot_choose(only)) return out;
   for (const std::string& name : split_names(suites.empty() ? "pairs" : suites)) {
     Result<Suite> suite = load_suite(name);
     if (!suite && !suites.empty()) throw Refusal{"--evidence: " + suite.error().text()};

@@ -549,9 +549,7 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
   };
   if (serves()) return serve_hunt(options, subjects);
   if (crew()) crew()->agree_on(options.digest, "the same command goes on with the batch that it was at");
-  if (!choices::is_of_some_group(options.only))
-    return refuse(Error{"--only: no op with a format contains '" + options.only + "'", 0,
-                        "`assay coverage --list 0` lists them"});
+  if (const auto error = choices::cannot_choose(options.only)) return refuse(*error);
   if (!options.jsonl.empty()) {
     if (const auto error = cannot_write(options.jsonl, "--jsonl")) return refuse(*error);
     if (Folder::is_own(options.folder, options.jsonl))

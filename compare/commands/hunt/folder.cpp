@@ -25,8 +25,7 @@ using std::string;
 
 namespace {
 
-constexpr const char *kRecords = "hunt.jsonl", *kKept = "kept.cases", *kFound = "found.cases",
-                     *kLock = "lock", *kLooking = "looking";
+constexpr const char *kLock = "lock", *kLooking = "looking";
 constexpr const char* kFiles[] = {kRecords, kKept, kFound, kLock};
 constexpr const char* kRoom = "README.room";  // asks whether there is room for a pack
 

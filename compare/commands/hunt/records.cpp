@@ -19,7 +19,7 @@ namespace {
 using std::string;
 
 constexpr int64_t kMostCounted = int64_t{1} << 53;
-constexpr const char *kSchema = "assay.hunt/1", *kRecords = "hunt.jsonl", *kFound = "found.cases";
+constexpr const char* kSchema = "assay.hunt/1";
 
 // The whole lines of a text.
 std::vector<string> whole_lines(const string& text) {

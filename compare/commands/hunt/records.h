@@ -51,9 +51,11 @@ struct Head {
 };
 json::Value to_json(const Head&);
 
-// The files' whole text.
+inline constexpr const char *kRecords = "hunt.jsonl", *kKept = "kept.cases", *kFound = "found.cases";
+
+// The whole text of these three files.
 struct Texts {
-  std::string records, kept, found;  // hunt.jsonl, kept.cases, found.cases
+  std::string records, kept, found;
   bool operator==(const Texts&) const = default;
 };
 
