@@ -105,12 +105,17 @@ bool take_blocks_across(const Hypothesis& h, const WholeTensor& whole, std::vect
 
 // A plane written with what the other direction has for it. False where it has none of the kind.
 bool take_plane(const Hypothesis& h, const WholeTensor& whole, std::vector<PlaneData>& planes) {
-  const auto& made = whole.of_other();
-  if (!made) return false;
   const Direction d = whole.direction();
-  const bool data = h.of_other == "data", turned = h.of_other.ends_with(":transposed");
+  const bool data = h.of_other == "data", alone = !whole.lane().other;
+  // Where the line has no other direction, blocks along the other axis are a cause of their own, and data in
+  // another order are a layout. Only squares have the same scales along both axes.
+  if (alone && (data || !is_square(whole.quantizer().block))) return false;
+  const auto& made = alone ? whole.across() : whole.of_other();
+  if (!made) return false;
+  const Quantizer& other = alone ? whole.quantizer() : *whole.lane().other;
+  const bool turned = h.of_other.ends_with(":transposed");
   const PlaneData* from =
-      find_plane(*made, plane_name(other_than(d), data ? "data" : scale_stem(whole.lane().other->scales)));
+      find_plane(*made, plane_name(other_than(d), data ? "data" : scale_stem(other.scales)));
   PlaneData* to = find_plane(planes, plane_name(d, data ? "data" : scale_stem(whole.quantizer().scales)));
   if (!from || !to || from->plane.encoding != to->plane.encoding || from->plane.packed != to->plane.packed)
     return false;

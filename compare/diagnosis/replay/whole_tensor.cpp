@@ -131,6 +131,20 @@ const std::optional<std::vector<PlaneData>>& WholeTensor::of_other() const {
   return of_other_;
 }
 
+namespace {
+
+// The input plane of this name of the line, with the codes of the transpose of `given`.
+PlaneData turned(const PlaneData& given, const Problem& p, const std::string& name) {
+  const std::vector<Plane> planes = input_planes(p);
+  PlaneData out;
+  out.plane = *std::find_if(planes.begin(), planes.end(), [&](const Plane& x) { return x.name == name; });
+  out.bytes.resize(out.plane.bytes());
+  take_codes(given, out, true);
+  return out;
+}
+
+}  // namespace
+
 const std::optional<std::vector<PlaneData>>& WholeTensor::across() const {
   std::call_once(across_once_, [&] {
     const Direction d = direction(), other = other_than(d);
@@ -139,8 +153,12 @@ const std::optional<std::vector<PlaneData>>& WholeTensor::across() const {
     p.quantizer(d).reset();
     std::vector<PlaneData> inputs;
     for (PlaneData data : lane_.inputs) {
-      if (data.plane.direction == d)
-        data.plane.name = plane_name(other, data.plane.name.substr(data.plane.name.find('.') + 1));
+      if (data.plane.direction == d) {
+        const std::string name = plane_name(other, data.plane.name.substr(data.plane.name.find('.') + 1));
+        if (data.plane.logical.count() == 1) data.plane.name = name;
+        else if (is_square(quantizer().block)) data = turned(data, p, name);
+        else return;  // what is given for blocks is not known for blocks along the other axis
+      }
       inputs.push_back(std::move(data));
     }
     across_ = execute(p, inputs);

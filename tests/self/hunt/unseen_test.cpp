@@ -58,6 +58,11 @@ const Slip kSlips[] = {
      "scaled.unrounded"},
     {"tile_scales_untransposed", "quantize fp8_block 130x260 bf16 block=128x128 pow2=0",
      "plane.scales_of_other_in_order"},
+    // Of columns alone: what the rows would be is made for them, also where amaxes are given.
+    {"tile_scales_untransposed", "quantize fp8_block 130x260 bf16 dir=col block=128x128 pow2=0",
+     "plane.scales_of_other_in_order"},
+    {"tile_scales_untransposed", "quantize fp8_block 200x130 f16 dir=col block=128x128 scale_from=amax",
+     "plane.scales_of_other"},
     {"mxfp6_subnormals_halved", "quantize mxfp6 65x97 f32 element=e2m3 dir=row fill=outliers",
      "code.subnormals_halved_late"},
     {"mxfp4_bytes_transposed", "quantize mxfp4 64x128 bf16", "layout.data:"},
