@@ -40,7 +40,7 @@ def stage_check(args):
     """The sources themselves, and the scripts."""
     sharing = run_counted("shared work of scripts", [sys.executable, "tests/self/mutants/test_sharing.py"], 300)
     sharing += run_counted("judges of scripts", [sys.executable, "tests/self/mutants/test_judges.py"], 300)
-    return sharing + run_counted("check", ["ci/check"], 300, tail=40)
+    return sharing + run_counted("check", ["ci/check"], 900, tail=40)
 
 
 def stage_tidy(args):
