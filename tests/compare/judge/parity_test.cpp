@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -37,20 +39,28 @@ TEST(Parity, SaysOfEachLaterPlaneWhetherTheCauseExplainsIt) {
 // Under the scale 1, which 448 has, 1.0625 is a tie of 1 (38) and 1.125 (39); 1 is not.
 TEST(Parity, OnlyATieIsCalledATie) {
   const auto reference = make_reference_subject();
-  const auto hint = [&](const std::string& second) {
-    const Problem p = fakes::problem("quantize mxfp8 1x2 bf16 dir=row fill=literal:43e0" + second);
+  // Every element but the first is one code too large.
+  const auto hint = [&](int count, const std::string& others) {
+    const Problem p =
+        fakes::problem(fmt::format("quantize mxfp8 1x{} bf16 dir=row fill=literal:43e0{}", count, others));
     const std::vector<PlaneData> inputs = *make_inputs(p, *reference);
     const std::vector<PlaneData> want = execute(*reference, p, inputs, {}).planes;
     std::vector<PlaneData> got = want;
-    EXPECT_EQ(got[1].bytes[1], std::byte{0x38});
-    got[1].bytes[1] = std::byte{0x39};
+    for (size_t i = 1; i < static_cast<size_t>(count); ++i) {
+      EXPECT_EQ(got[1].bytes[i], std::byte{0x38});
+      got[1].bytes[i] = std::byte{0x39};
+    }
     Breach b = *parity_breach(p, judge(&p, got, want), "fake", "reference");
     look_for_ties(p, inputs, got, want, b);
     return b.hint;
   };
-  EXPECT_EQ(hint("3f88"),
-            "one code apart, and only where the scaled value is a tie: rounding rule, not layout");
-  EXPECT_EQ(hint("3f80"), "one code apart: rounding or its order, not layout");
+  const char* ties = "one code apart, and only where the scaled value is a tie: rounding rule, not layout";
+  const char* away = "one code apart, always away from zero: a rounding rule, or rounding twice";
+  EXPECT_EQ(hint(2, "3f88"), ties);
+  EXPECT_EQ(hint(2, "3f80"), "one code apart: rounding or its order, not layout");
+  EXPECT_EQ(hint(3, "3f883f88"), ties);
+  EXPECT_EQ(hint(3, "3f883f80"), away);
+  EXPECT_EQ(hint(3, "3f803f88"), away);
 }
 
 }  // namespace
