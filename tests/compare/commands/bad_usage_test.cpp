@@ -132,7 +132,7 @@ TEST(BadUsage, EveryErrorBeginsWithTheProgram) {
 
 TEST(BadUsage, CoverageOfNothingIsNoCoverage) {
   expect_refused({"coverage", "--only", "nonsense", "--whole"},
-                 "--only: no op with a format contains 'nonsense'; `assay coverage --list 0` lists them");
+                 "--only: no op with a format contains 'nonsense' (`assay coverage --list 0` lists them)");
   expect_refused({"coverage", "--evidence", "pirs"}, "--evidence: no suite 'pirs' (did you mean 'pairs'?)");
   expect_refused({"coverage", "smoke", "--cases", "--evidence", "ci"},
                  "--evidence says which pairs are valid; --cases counts no pairs");
