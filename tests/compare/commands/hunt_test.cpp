@@ -40,14 +40,15 @@ using hunts::tail_is_wrong;
 
 TEST_F(Hunt, FindsShrinksAndRepeats) {
   const Subjects wrong = fakes::with("fake", tail_is_wrong);
-  const Told first = hunt(options("quantize mxfp8", 2), wrong);
+  HuntOptions given = options("quantize mxfp8", 2);
+  given.budget = 20;  // the search for a smaller line has three times as long, also on a busy machine
+  const Told first = hunt(given, wrong);
   EXPECT_EQ(first.status, 1) << first.text;
   const Result<Suite> found = load_suite(folder_ + "/found.cases");
   ASSERT_TRUE(found) << found.error().text();
   ASSERT_FALSE(found->entries.empty());
-  // The search for a smaller line ends by the clock; on an idle machine it comes to four elements at most.
   const Shape smallest = found->entries.front().problem.x.shape;
-  EXPECT_LE(smallest.count(), 64) << to_line(found->entries.front().problem);
+  EXPECT_LE(smallest.count(), 4) << to_line(found->entries.front().problem);
   EXPECT_TRUE(fs::exists(folder_ + "/1/case.safetensors")) << first.text;
   // One fault is a finding for each op with a pair of formats in which it shows, not for each line.
   const int64_t lines = sum_of("failures");
