@@ -15,7 +15,6 @@
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
-#include "compare/report/report.h"
 #include "compare/report/screen.h"
 #include "compare/text/shell.h"
 #include "compare/text/terminal.h"

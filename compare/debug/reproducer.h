@@ -20,9 +20,9 @@ inline constexpr size_t kMaxReproducerBytes =
 //   case.safetensors   the cases `got` and `want` of the line: the inputs in both, the outputs of each side
 //                      (docs/packs.md)
 //   reproduce.cpp      the same bytes inline, a comparison, a marked place for the reader's kernel; where
-//                      `subject_argument` is "--plugin <path>" it loads
-//                      that library, with poisoned outputs between guard bytes. Exit status 0 equal, 1
-//                      different, 2 nothing could be run
+//                      `subject_argument` is "--plugin <path>", quoted as for a
+//                      shell, it loads that library, with poisoned outputs between guard bytes. Exit status 0
+//                      equal, 1 different, 2 nothing could be run
 //   README             the line, the first difference, the commands
 // `inputs` in the order of input_planes(bad); `got` and `want` hold output planes of it, `got` none where the
 // subject crashed. `subject_argument` is what is typed behind the line (Subject::argument()); empty where no

@@ -1,5 +1,6 @@
 #include "compare/subjects/ptx_launch_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <initializer_list>
 #include <limits>

@@ -70,21 +70,33 @@ std::string fresh(const std::string& name) {
   return folder;
 }
 
-TEST(Reproducer, OfAShrunkPluginRunsThePlugin) {
+Subjects with_plugin(const std::string& library) {
   Subjects subjects;
   subjects.owned.push_back(make_reference_subject());
-  subjects.owned.push_back(std::move(*make_plugin_subject(plugin_path("faulty_plugin_rounding"))));
-  ShrinkCommandOptions options;
-  options.problem = *parse_line("quantize mxfp8 64x256 bf16 dir=row fill=ties seed=3");
-  options.subject = subjects.owned.back()->name();
-  options.reproducer = fresh("shrunk");
-  std::ostringstream out, err;
-  ASSERT_EQ(run_shrink(options, subjects, out, err), 0) << err.str();
-  EXPECT_NE(out.str().find("wrote    " + options.reproducer), std::string::npos) << out.str();
+  subjects.owned.push_back(std::move(*make_plugin_subject(library)));
+  return subjects;
+}
 
-  const Said compiled = compile(options.reproducer);
+// Shrinks a line on which the plugin fails, and returns what was printed.
+std::string shrunk(const std::string& line, const Subjects& subjects, const std::string& folder) {
+  ShrinkCommandOptions options;
+  options.problem = *parse_line(line);
+  options.subject = subjects.owned.back()->name();
+  options.reproducer = folder;
+  std::ostringstream out, err;
+  EXPECT_EQ(run_shrink(options, subjects, out, err), 0) << err.str();
+  return out.str();
+}
+
+TEST(Reproducer, OfAShrunkPluginRunsThePlugin) {
+  const Subjects subjects = with_plugin(plugin_path("faulty_plugin_rounding"));
+  const std::string folder = fresh("shrunk"),
+                    out = shrunk("quantize mxfp8 64x256 bf16 dir=row fill=ties seed=3", subjects, folder);
+  EXPECT_NE(out.find("wrote    " + folder), std::string::npos) << out;
+
+  const Said compiled = compile(folder);
   ASSERT_EQ(compiled.status, 0) << compiled.text;
-  const std::string run = options.reproducer + "/reproduce";
+  const std::string run = folder + "/reproduce";
   for (const Said& said : {shell(run), shell(run + " recorded")}) {
     EXPECT_EQ(said.status, 1) << said.text;
     EXPECT_NE(said.text.find("row.data (e4m3)   1 of 1 differ\n  (0, 0)   got 76 224   want 77 240\n"),
@@ -99,12 +111,11 @@ TEST(Reproducer, OfAShrunkPluginRunsThePlugin) {
   EXPECT_NE(outside.text.find("row.data: byte 1 of it was written, which is outside"), std::string::npos)
       << outside.text;
   EXPECT_EQ(shell(run + " /nonexistent.so").status, 2);
-  EXPECT_NE(
-      read(options.reproducer + "/README").find("assay run 'quantize mxfp8 1x1 bf16 dir=row fill=literal:"),
-      std::string::npos);
+  EXPECT_NE(read(folder + "/README").find("assay run 'quantize mxfp8 1x1 bf16 dir=row fill=literal:"),
+            std::string::npos);
 
   std::ostringstream checked;
-  EXPECT_EQ(run_check({{options.reproducer + "/case.safetensors"}}, subjects, checked, checked), 1);
+  EXPECT_EQ(run_check({{folder + "/case.safetensors"}}, subjects, checked, checked), 1);
   EXPECT_NE(checked.str().find("1 passed, 1 failed, 0 skipped"), std::string::npos) << checked.str();
 }
 
@@ -113,25 +124,18 @@ TEST(Reproducer, PathOfThePluginMayHoldASpace) {
   const std::string folder = fresh("spaced") + " it's", library = folder + "/lib one.so";
   std::filesystem::create_directories(folder);
   std::filesystem::create_symlink(plugin_path("faulty_plugin_rounding"), library);
-  Subjects subjects;
-  subjects.owned.push_back(make_reference_subject());
-  subjects.owned.push_back(std::move(*make_plugin_subject(library)));
-  ShrinkCommandOptions options;
-  options.problem = *parse_line("quantize mxfp8 1x32 bf16 dir=row fill=ties seed=3");
-  options.subject = subjects.owned.back()->name();
-  options.reproducer = fresh("spaced");
-  std::ostringstream out, err;
-  ASSERT_EQ(run_shrink(options, subjects, out, err), 0) << err.str();
+  const std::string to = fresh("spaced"), out = shrunk("quantize mxfp8 1x32 bf16 dir=row fill=ties seed=3",
+                                                       with_plugin(library), to);
   const std::string quoted = shell_quoted(std::filesystem::path(library).lexically_normal().string());
-  EXPECT_NE(out.str().find("assay run --plugin " + quoted), std::string::npos) << out.str();
-  const std::string readme = read(options.reproducer + "/README");
+  EXPECT_NE(out.find("assay run --plugin " + quoted), std::string::npos) << out;
+  const std::string readme = read(to + "/README");
   EXPECT_NE(readme.find("--plugin " + quoted + "\n"), std::string::npos) << readme;
-  ASSERT_EQ(compile(options.reproducer).status, 0);
-  const Said said = shell(options.reproducer + "/reproduce");
+  ASSERT_EQ(compile(to).status, 0);
+  const Said said = shell(to + "/reproduce");
   EXPECT_EQ(said.status, 1) << said.text;
   EXPECT_NE(said.text.find("1 of 1 differ"), std::string::npos) << said.text;
   std::filesystem::remove_all(folder);
-  std::filesystem::remove_all(options.reproducer);
+  std::filesystem::remove_all(to);
 }
 
 // The place for one's own kernel: one that copies what the reference wrote is right; one that also writes an

@@ -12,7 +12,6 @@
 #include "compare/process/memory.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
-#include "compare/report/report.h"
 #include "compare/text/shell.h"
 #include "contract/line.h"
 #include "training/recipes/line_factory.h"

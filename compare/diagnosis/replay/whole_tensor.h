@@ -47,7 +47,8 @@ class WholeTensor {
   const ScaleGrid& scales() const;
   const ScaleGrid& scale_amaxes() const;
   // The planes of the other direction; those of this direction's quantizer along the other axis. Nothing
-  // where there is no such direction, or where the reference does not make them.
+  // where there is no such direction, where the reference does not make them, or where amaxes are given for
+  // blocks that are no squares.
   const std::optional<std::vector<PlaneData>>& of_other() const;
   const std::optional<std::vector<PlaneData>>& across() const;
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "compare/diagnosis/report/html_sections.h"
-#include "compare/report/report.h"
 #include "compare/text/html.h"
 #include "compare/text/shell.h"
 

@@ -6,7 +6,6 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/diagnosis/report/html_sections.h"
-#include "compare/report/report.h"
 #include "compare/text/html.h"
 #include "compare/text/shell.h"
 

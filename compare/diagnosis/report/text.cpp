@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
-#include "compare/report/report.h"
 #include "compare/text/printable.h"
 #include "compare/text/shell.h"
 
