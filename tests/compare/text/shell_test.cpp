@@ -15,28 +15,10 @@ namespace {
 
 // The texts for which a shell and shell_word may differ: each kind of quoting, alone and together.
 const std::vector<std::string> kTexts = {
-    "plain/lib.so",
-    "",
-    "two words",
-    "it's",
-    "'",
-    "''",
-    "a\\b",
-    "\\",
-    "\\'",
-    "$HOME `id` \"x\"",
-    "* ?",
-    "~",
-    "#x",
-    "a#b",
-    "a\nb",
-    "\x1b[31m",
-    "\x1b it's \\ #1",
-    "\xff\x80",
-    "caf\xc3\xa9",
-    "::warning",
-    "\x01"
-    "1",
+    "plain/lib.so", "",         "two words",        "it's",     "'",           "''",        "a\\b",
+    "\\",           "\\'",      "$HOME `id` \"x\"", "* ?",      "~",           "#x",        "a#b",
+    "a\nb",         "\x1b[31m", "\x1b it's \\ #1",  "\xff\x80", "caf\xc3\xa9", "::warning",
+    "\0011",  // the byte 1, then the digit 1
     "tab\there",
 };
 
