@@ -4,14 +4,13 @@ import hashlib
 import json
 import os
 import re
-import signal
 import subprocess
 import time
 
 import folded_build
 import mutant_build
 from remembered import Remembered, digest, read_json, write_whole
-from tally import ROOT, own_temporary_folder, read_tally
+from tally import ROOT, own_temporary_folder, read_tally, run_to_end
 
 
 def judged(name, subject, shards):
@@ -117,16 +116,9 @@ class Judges:
         start = time.monotonic()
         with own_temporary_folder() as environment:   # an edit that crashes a test leaves its files
             environment = {**environment, "ASSAY_MUTANT": str(number), **({"ASSAY_MUTANTS_REACHED": str(reached)} if reached else {})}
-            process = subprocess.Popen([self.bin / command[0], *command[1:]], cwd=mutant_build.kTree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                       start_new_session=True)
-            try:
-                output, status = process.communicate(timeout=limit)[0], process.returncode
-            except BaseException as error:
-                os.killpg(process.pid, signal.SIGKILL)
-                output, status = process.communicate()[0], "hangs"
-                if not isinstance(error, subprocess.TimeoutExpired):
-                    raise
-        return status, output.decode(errors="replace"), time.monotonic() - start
+            # Ctrl-C, which goes to every process of a session, must not look as if the edit had killed the command.
+            output, status = run_to_end([self.bin / command[0], *command[1:]], limit, cwd=mutant_build.kTree, env=environment, start_new_session=True)
+        return "hangs" if isinstance(status, str) else status, output, time.monotonic() - start
 
     def build(self, names):
         """A digest of these programs and of the suites."""

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import time
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+kPipe = 5   # seconds until a pipe whose process was killed counts as read
 COUNT = re.compile(r"^(\d+) (?:passed|timed), (\d+) failed, (\d+) skipped$")
 
 
@@ -56,21 +58,58 @@ def own_temporary_folder(env=None):
         yield {**(os.environ if env is None else env), "TMPDIR": folder}
 
 
-def run_counted(name, command, timeout, tail=60, says="", **options):
+def children(pid):
+    """The processes that a process started and that are still there."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            _, parent = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]   # behind the name come the state and the parent
+            if int(parent) == pid:
+                yield int(stat.parent.name)
+
+
+def kill_tree(pid):
+    """Kills a process and all that it started. Each is stopped first, so that it starts nothing more."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        for child in children(pid):
+            kill_tree(child)
+        os.kill(pid, signal.SIGKILL)
+
+
+def run_to_end(command, timeout, **options):
+    """Runs one command, with the options of subprocess.Popen. Returns what it wrote, and its exit status, or `no end within <timeout> s`
+    where it had to be killed. It is killed with all that it started, also when this process is interrupted."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    try:
+        output, status = process.communicate(timeout=timeout)[0], process.returncode
+    except BaseException as error:
+        kill_tree(process.pid)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        output, status = written(process, error), f"no end within {timeout} s"
+    return output.decode(errors="replace"), status
+
+
+def written(process, late):
+    """What a process wrote before it was killed. One that it started and left to the system may hold the pipe open, so the pipe's end is not waited for."""
+    try:
+        return process.communicate(timeout=kPipe)[0]
+    except subprocess.TimeoutExpired as again:
+        return again.stdout or late.stdout or b""
+
+
+def run_counted(name, command, timeout, tail=60, says="", env=None):
     """Runs one command and returns its tally. No count line, an exit status that the count does not explain, nothing
     passed, running out of time, and, where nothing failed, an output without the text `says` are each one
     failure more. Prints the output's tail where something failed. What pytest or a browser leaves in the temporary folder is removed."""
     start = time.monotonic()
-    try:
-        with own_temporary_folder(options.pop("env", None)) as env:
-            done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  timeout=timeout, errors="replace", env=env, **options)
-        output, status = done.stdout, done.returncode
-    except subprocess.TimeoutExpired as late:
-        output, status = (late.stdout or b"").decode(errors="replace"), f"no end within {timeout} s"
+    with own_temporary_folder(env) as own:
+        output, status = run_to_end(command, timeout, cwd=ROOT, env=own)
     tally = read_tally(output)
     trouble = None
-    if tally is None:
+    if isinstance(status, str):
+        tally, trouble = (tally or Tally()) + Tally(failed=1), status
+    elif tally is None:
         tally, trouble = Tally(failed=1), f"no count line (exit {status})"
     elif status != 0 and tally.failed == 0:
         tally, trouble = tally + Tally(failed=1), f"nothing failed, yet exit {status}"

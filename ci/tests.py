@@ -6,12 +6,11 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 
-from tally import ROOT, Tally, build, cores, finish, own_temporary_folder, run_counted
+from tally import ROOT, Tally, build, cores, finish, own_temporary_folder, run_counted, run_to_end
 
 kTimeout = 900   # seconds for one program
 kLong = ("test_commands", "test_compare", "test_diagnosis", "test_diagnosis_benchmark", "test_every_key")   # half a minute and more
@@ -24,11 +23,8 @@ def run_program(program, launcher=()):
     with tempfile.TemporaryDirectory() as folder, own_temporary_folder() as env:
         report = pathlib.Path(folder) / "report.json"
         try:
-            done = subprocess.run([*launcher, program, f"--gtest_output=json:{report}", "--gtest_color=no", "--gtest_brief=1"], cwd=ROOT,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=kTimeout, env=env)
-            output, status = done.stdout.decode(errors="replace"), done.returncode
-        except subprocess.TimeoutExpired as late:
-            output, status = (late.stdout or b"").decode(errors="replace"), f"no end within {kTimeout} s"
+            words = [*launcher, program, f"--gtest_output=json:{report}", "--gtest_color=no", "--gtest_brief=1"]
+            output, status = run_to_end(words, kTimeout, cwd=ROOT, env=env)
         except OSError as error:
             output, status = str(error), "cannot be started"
         seconds, left = time.monotonic() - start, sorted(os.listdir(env["TMPDIR"]))

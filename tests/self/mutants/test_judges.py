@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What ci/mutants and ci/faults stand on: an edit that does not compile in a folded build is left to a build of its own, the sources pass before any edit is judged alone, and
-runs leave nothing in the temporary folder; what ci/hunt counts; and which stages of ci/run begin. With programs that are scripts and a compiler that is a function; given a test program of a build, also that it leaves nothing.
+runs leave nothing in the temporary folder; what ci/hunt counts; which stages of ci/run begin; and what becomes of a command that is late. With programs that are scripts and a compiler that is a function; given a test program of a build, also that it leaves nothing.
 
     tests/self/mutants/test_judges.py [TEST_PROGRAM]
 
@@ -12,6 +12,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,8 @@ import folded_build  # noqa: E402
 import mutant_build  # noqa: E402
 import mutant_suites  # noqa: E402
 import stages  # noqa: E402
-from tally import Tally, finish  # noqa: E402
+import tally  # noqa: E402
+from tally import Tally, finish, run_counted  # noqa: E402
 
 kSource = """int one(int n) {
   return n + 1;
@@ -168,8 +170,36 @@ def late_stages(folder):
     return problems + ([] if whole[0] == Tally(passed=20) and len(whole[1]) == 4 else [f"without an end: {whole}"])
 
 
+def late_command(folder):
+    """A command that does not end in time is one failure, shows what it wrote, and is killed with what it started."""
+    inner = folder / "inner"
+    inner.write_text("#!/bin/sh\nsleep 1000 &\necho $! > inner.pid\necho began\nwait\n")
+    inner.chmod(0o755)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        counted = run_counted("late", ["sh", "-c", f"cd {folder} && ./inner; echo never"], 1)
+    # Its parent is gone, so it may be there for a moment, as what init has not asked about.
+    stat = pathlib.Path("/proc", (folder / "inner.pid").read_text().strip(), "stat")
+    state = stat.read_text().rpartition(")")[2].split()[0] if stat.exists() else "gone"
+    problems = [] if state in ("gone", "Z", "X") else [f"the sleep that it began is in state {state}"]
+    return problems + ([] if counted == Tally(failed=1) and "began\nlate" in said.getvalue() and "no end within 1 s" in said.getvalue() else [f"{counted}: {said.getvalue()}"])
+
+
+def pipe_that_stays_open(folder):
+    """What a late command left to the system holds its pipe open, and is not waited for."""
+    before, tally.kPipe = tally.kPipe, 0.5
+    try:
+        output, status = tally.run_to_end(["sh", "-c", f"echo began; (sleep 1000 & echo $! > {folder}/pid) ; exec sleep 1000"], 1)
+    finally:
+        tally.kPipe = before
+    left = int((folder / "pid").read_text())
+    os.kill(left, signal.SIGKILL)
+    return [] if (output, status) == ("began\n", "no end within 1 s") else [f"{status}: {output}"]
+
+
 def main():
     cases = {
+        "a command that is late": late_command,
+        "a pipe that stays open": pipe_that_stays_open,
         "turns of stages": turns_of_stages,
         "stages that are late": late_stages,
         "lines of a hunt": lines_of_a_hunt,
