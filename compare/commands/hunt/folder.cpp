@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -35,16 +37,17 @@ string text_of(const string& path) {
   return {reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size()};
 }
 
-// Files that explain and the reproducer write, also those that a kill left under a name for the time of
-// writing (write_file).
-bool is_of_a_pack(const fs::directory_entry& entry) {
-  constexpr std::string_view kOfAPack[] = {"case.safetensors", "reproduce.cpp", "README", kRoom,
-                                           "diagnosis.json"};
+// Files that explain and the reproducer write first, and those that they write beside them.
+constexpr std::string_view kFirst[] = {"case.safetensors", "diagnosis.json", kRoom};
+constexpr std::string_view kBeside[] = {"reproduce.cpp", "README"};
+
+// Whether a file is one of these, also under the name that it has while it is written (write_file).
+bool is_one_of(std::span<const std::string_view> names, const fs::directory_entry& entry) {
   constexpr size_t kMarks = 7;  // of mkstemp: a full stop and six letters or digits
   std::error_code failed;
   if (!entry.is_regular_file(failed) || entry.is_symlink(failed)) return false;
   const string name = entry.path().filename().string();
-  return std::any_of(std::begin(kOfAPack), std::end(kOfAPack), [&](std::string_view own) {
+  return std::any_of(names.begin(), names.end(), [&](std::string_view own) {
     if (!name.starts_with(own)) return false;
     const std::string_view rest = std::string_view(name).substr(own.size());
     return rest.empty() ||
@@ -53,16 +56,23 @@ bool is_of_a_pack(const fs::directory_entry& entry) {
   });
 }
 
-// Removes a folder whose files are of a pack. Nothing is done where it is not there; an error where anything
-// else stands in it, which a hunt has not made.
+// Removes a folder whose files are of a pack. Nothing is done where it is not there; an error where a hunt
+// has not made it: anything else stands in it, or files that are written beside others stand alone.
 std::optional<Error> remove_pack(const fs::path& folder) {
   std::error_code failed;
   if (!fs::exists(fs::symlink_status(folder, failed))) return {};
   const Error in_the_way{fmt::format("{} is in the way: this hunt has not made it", folder.string()), 0,
                          "move it, or name another folder with --to"};
   if (!fs::is_directory(fs::symlink_status(folder, failed))) return in_the_way;
-  for (const auto& entry : fs::directory_iterator(folder, failed))
-    if (!is_of_a_pack(entry)) return in_the_way;
+  std::vector<fs::path> beside;
+  bool has_first = false;
+  for (const auto& entry : fs::directory_iterator(folder, failed)) {
+    if (is_one_of(kFirst, entry)) has_first = true;
+    else if (is_one_of(kBeside, entry)) beside.push_back(entry.path());
+    else return in_the_way;
+  }
+  if (!beside.empty() && !has_first) return in_the_way;
+  for (const fs::path& path : beside) fs::remove(path, failed);  // before the first: a kill may come between
   fs::remove_all(folder, failed);
   if (failed) return Error{fmt::format("cannot remove {}: {}", folder.string(), failed.message()), 0, ""};
   return {};

@@ -97,7 +97,8 @@ void all_is_wrong(const Problem&, std::span<const Buffer> out, const Environment
 }
 
 TEST_F(Hunt, AFolderOfTheUserStaysAsItIs) {
-  for (const char* own : {"1/thesis.txt", "looking/pack/thesis.txt", "1/README.md", "1/README/thesis.txt"}) {
+  for (const char* own : {"1/thesis.txt", "looking/pack/thesis.txt", "1/README.md", "1/README/thesis.txt",
+                          "1/README", "1/reproduce.cpp"}) {
     fs::remove_all(folder_);
     fs::create_directories(fs::path(folder_ + "/" + own).parent_path());
     ASSERT_FALSE(write_file(folder_ + "/" + own, std::string_view("years of work")));
