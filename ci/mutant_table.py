@@ -50,6 +50,8 @@ def load(room, root=ROOT):
             raise ValueError(f"{path.name}:{n}: expected one row for each edit, with a verdict of {', '.join(kVerdicts)}")
         if row.verdict == "equivalent" and not row.note:
             raise ValueError(f"{path.name}:{n}: an equivalent mutant without a reason")
+        if row.verdict == "killed" and not row.suite:
+            raise ValueError(f"{path.name}:{n}: a killed mutant without the suite or test that kills it")
         rows[row.key()] = row
     return rows
 
