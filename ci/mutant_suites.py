@@ -116,7 +116,7 @@ class Judges:
         start = time.monotonic()
         with own_temporary_folder() as environment:   # an edit that crashes a test leaves its files
             environment = {**environment, "ASSAY_MUTANT": str(number), **({"ASSAY_MUTANTS_REACHED": str(reached)} if reached else {})}
-            # Ctrl-C, which goes to every process of a session, must not look as if the edit had killed the command.
+            # In a session of its own the command does not get the terminal's Ctrl-C, which would look as if a test had noticed the edit.
             output, status = run_to_end([self.bin / command[0], *command[1:]], limit, cwd=mutant_build.kTree, env=environment, start_new_session=True)
         return "hangs" if isinstance(status, str) else status, output, time.monotonic() - start
 

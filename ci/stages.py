@@ -9,7 +9,7 @@ import sys
 import time
 
 import mutant_edits
-from tally import ROOT, Tally, build, cores, finish, nvcc, run_counted
+from tally import ROOT, Tally, build, cores, finish, how_it_ended, nvcc, run_counted, run_to_end
 from tests import run_program
 
 
@@ -205,12 +205,12 @@ def stage_faults(args):
 def rounding_cases(program):
     """Whether the lines of three suites reach every rounding case together, on the reference."""
     command = [program, "coverage", "smoke", "pairs", "ci", "--cases", "--whole"]
-    done = subprocess.run(["timeout", "1800", *command], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-    if done.returncode != 0:
-        print(done.stdout)
-    said = done.stdout.splitlines()[-1] if done.stdout else "nothing was said"
-    print(f"rounding cases               {said}, exit {done.returncode}", flush=True)
-    return Tally(passed=done.returncode == 0, failed=done.returncode != 0)
+    output, status = run_to_end(command, 1800, cwd=ROOT)
+    if status != 0:
+        print(output)
+    said = output.splitlines()[-1] if output else "nothing was said"
+    print(f"rounding cases               {said}, {how_it_ended(status)}", flush=True)
+    return Tally(passed=status == 0, failed=status != 0)
 
 
 def stage_hunt(args):

@@ -14,7 +14,7 @@ import time
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-kPipe = 5   # seconds until a pipe whose process was killed counts as read
+kPipe = 5   # seconds in which the pipe of a killed process must end
 COUNT = re.compile(r"^(\d+) (?:passed|timed), (\d+) failed, (\d+) skipped$")
 
 
@@ -90,8 +90,14 @@ def run_to_end(command, timeout, **options):
     return output.decode(errors="replace"), status
 
 
+def how_it_ended(status):
+    """The status of run_to_end in words."""
+    return status if isinstance(status, str) else f"exit {status}"
+
+
 def written(process, late):
-    """What a process wrote before it was killed. One that it started and left to the system may hold the pipe open, so the pipe's end is not waited for."""
+    """What a process wrote before it was killed. A process that it started, and that lives on because its parent ended first, may hold the pipe open: the wait for the
+    pipe's end is limited."""
     try:
         return process.communicate(timeout=kPipe)[0]
     except subprocess.TimeoutExpired as again:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from tally import ROOT, Tally, build, cores, finish, own_temporary_folder, run_counted, run_to_end
+from tally import ROOT, Tally, build, cores, finish, how_it_ended, own_temporary_folder, run_counted, run_to_end
 
 kTimeout = 900   # seconds for one program
 kLong = ("test_commands", "test_compare", "test_diagnosis", "test_diagnosis_benchmark", "test_every_key")   # half a minute and more
@@ -32,7 +32,7 @@ def run_program(program, launcher=()):
         try:
             suites = json.loads(report.read_text())["testsuites"]
         except (OSError, ValueError, KeyError):
-            return Tally(failed=1), seconds, [f"wrote no report (exit {status})", *output.splitlines()[-40:]]
+            return Tally(failed=1), seconds, [f"wrote no report ({how_it_ended(status)})", *output.splitlines()[-40:]]
     for case in (case for suite in suites for case in suite["testsuite"]):
         if "failures" in case:
             tally.failed += 1
@@ -46,7 +46,7 @@ def run_program(program, launcher=()):
         notes.append("ran no test at all")
     elif status != 0 and tally.failed == 0:
         tally.failed += 1
-        notes += [f"every test passed, yet exit {status}", *output.splitlines()[-40:]]
+        notes += [f"every test passed, yet {how_it_ended(status)}", *output.splitlines()[-40:]]
     if left:
         tally.failed += 1
         notes.append(f"left in the temporary folder: {', '.join(left)}")
